@@ -1,0 +1,1 @@
+"""MARCO: learn a team's policy from few real interactions."""

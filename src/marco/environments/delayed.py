@@ -1,0 +1,91 @@
+"""A light that turns on long after its switch was pressed: the paper's case against observation models."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from marco.environments.environment import FiniteEnvironment, Transition
+from marco.types import Agent, Categorical, Factor, Spec, binary
+
+NONE, PRESS, TAKE = range(3)
+ACTIONS = ("None", "Press", "Take")
+
+
+class DelayedWorld(NamedTuple):
+    """Steps until the light turns on (0: none is due), and the light."""
+
+    countdown: Int[Array, ""]
+    light: Bool[Array, ""]
+
+
+class Delayed(FiniteEnvironment[DelayedWorld]):
+    """Everybody sees the light and nobody the countdown that runs `delay` steps from a press.
+
+    A press counts only in the dark with no countdown running. Take turns a light that is on off and pays
+    +1; in the dark it costs 1. So the best team takes once every `delay` + 1 steps.
+    """
+
+    agents: int = eqx.field(static=True, default=2)
+    delay: int = eqx.field(static=True, default=10)
+    horizon: int = eqx.field(static=True, default=25)
+
+    def __check_init__(self) -> None:
+        if self.agents < 1:
+            raise ValueError(f"the delayed light needs at least 1 agent, got agents={self.agents}.")
+        if self.delay < 1:
+            raise ValueError(f"the light must take at least 1 step, got delay={self.delay}.")
+
+    @property
+    def spec(self) -> Spec:
+        """The shape of the world."""
+        return _spec(self.agents, self.delay, self.horizon)
+
+    def start_chance(self) -> Float[Array, " K"]:
+        """There is but one start."""
+        return jnp.ones((1,))
+
+    def start(self, outcome: Int[Array, ""]) -> DelayedWorld:
+        """Dark, and nothing pressed."""
+        return DelayedWorld(jnp.int32(0), jnp.bool_(False))
+
+    def chance(self, world: DelayedWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+        """Nothing is left to chance."""
+        return jnp.ones((1,))
+
+    def successor(
+        self, world: DelayedWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]
+    ) -> Transition:
+        """Count down, or start to."""
+        taken = jnp.any(actions == TAKE)
+        started = jnp.any(actions == PRESS) & ~world.light & (world.countdown == 0)
+        running = jnp.where(started, self.delay, world.countdown)
+        turns_on = running == 1
+        light = turns_on | (world.light & ~taken)
+        reward = jnp.where(taken, jnp.where(world.light, 1.0, -1.0), 0.0)
+        return Transition(DelayedWorld(jnp.maximum(running - 1, 0), light), reward, jnp.bool_(False))
+
+    def observe(self, world: DelayedWorld) -> Float[Array, "N O"]:
+        """The light, and nothing else."""
+        return jnp.full((self.agents, 1), world.light, jnp.float32)
+
+    def available(self, world: DelayedWorld) -> Bool[Array, "N A"]:
+        """Everything, always."""
+        return jnp.ones((self.agents, len(ACTIONS)), bool)
+
+    def central(self, world: DelayedWorld) -> Float[Array, " S"]:
+        """The countdown and the light."""
+        countdown = self.spec.state[0]
+        assert isinstance(countdown, Categorical)
+        return jnp.concatenate([countdown.encode(world.countdown), world.light[None].astype(jnp.float32)])
+
+
+@lru_cache
+def _spec(agents: int, delay: int, horizon: int) -> Spec:
+    light = binary("light", ("off", "on"))
+    action = (Factor("action", len(ACTIONS), ACTIONS),)
+    team = tuple(Agent(str(i), action, (light,)) for i in range(agents))
+    # The countdown shows the steps left after this one, so its largest value is delay - 1.
+    return Spec("delayed", team, (Categorical("countdown", delay, blank=True), light), horizon)

@@ -1,0 +1,74 @@
+"""The built-in worlds by name, and any other by its path."""
+
+import inspect
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from marco.environments.bridge import Bridge
+from marco.environments.delayed import Delayed
+from marco.environments.environment import Environment, HostWorld
+from marco.environments.reference import Reference
+from marco.environments.switch import Switch
+
+
+class BuiltIn(NamedTuple):
+    """A world that has a name."""
+
+    make: Callable[..., Environment[Any]]
+    summary: str
+
+
+def bridge(agents: int = 3, length: int = 3, horizon: int = 9) -> Bridge:
+    """The riddle behind a bridge."""
+    return Bridge(Switch(agents), length, horizon)
+
+
+WORLDS = {
+    "switch": BuiltIn(Switch, "the riddle of the prisoners and the light switch"),
+    "bridge": BuiltIn(bridge, "the riddle behind a bridge that all must cross"),
+    "reference": BuiltIn(Reference, "MPE's simple reference: tell your partner where to go"),
+    "delayed": BuiltIn(Delayed, "a light that turns on long after its switch is pressed"),
+}
+
+
+def make(name: str, **settings: Any) -> Environment[Any] | HostWorld:
+    """A world by its name (`switch`) or its path (`package.module:function`), with settings of its own.
+
+    A path leads to a function that returns a PettingZoo `ParallelEnv`, or one of ours.
+    """
+    if ":" in name:
+        from marco.environments.pettingzoo import from_path
+
+        return from_path(name, **settings)
+    if name not in WORLDS:
+        raise ValueError(
+            f"unknown world {name!r}: the built-in ones are {', '.join(WORLDS)}; "
+            "for your own PettingZoo world give package.module:function."
+        )
+    maker = WORLDS[name].make
+    accepted = inspect.signature(maker).parameters
+    for setting in settings:
+        if setting not in accepted:
+            raise ValueError(f"{name} has no setting {setting!r}: it has {', '.join(accepted)}.")
+    world = maker(**settings)
+    world.spec  # noqa: B018  (a bad size is refused here, not at the first step)
+    return world
+
+
+def optimum(world: Environment[Any] | HostWorld) -> float | None:
+    """The value of the best decentralised team, where it is known."""
+    match world:
+        case Switch():
+            return _riddle_optimum(world.agents, world.horizon)
+        case Bridge():
+            return _riddle_optimum(world.inner.agents, world.horizon - world.length)
+        case Delayed():
+            return float(world.horizon // (world.delay + 1))
+    return None
+
+
+def _riddle_optimum(agents: int, steps: int) -> float | None:
+    """Certified for three agents: equal to the bound with full information."""
+    known = {3: Fraction(2, 9), 4: Fraction(4, 9), 5: Fraction(50, 81), 6: Fraction(20, 27)}
+    return float(known[steps]) if agents == 3 and steps in known else None

@@ -1,0 +1,145 @@
+"""Play: a policy in a world gives an Episode, compiled in JAX worlds and by a host loop elsewhere."""
+
+from abc import abstractmethod
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from marco.environments.environment import Environment, HostWorld, draw
+from marco.types import Episode, TimeStep
+
+Memory = Any
+"""What a policy remembers within an episode: a pytree, such as one recurrent state per agent."""
+
+
+class Policy(eqx.Module):
+    """A team's policy: each agent's action probabilities, from what that agent has seen so far."""
+
+    @abstractmethod
+    def start(self) -> Memory:
+        """The memory at the start of an episode."""
+
+    @abstractmethod
+    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
+        """Look at the world; return the new memory and each agent's action probabilities."""
+
+
+class RandomPolicy(Policy):
+    """Every available action with the same probability."""
+
+    def start(self) -> Memory:
+        """Nothing is remembered."""
+        return ()
+
+    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
+        """Uniform over the available actions."""
+        return memory, uniform(timestep.available)
+
+
+class EpsilonGreedy(Policy):
+    """The inner policy, but each agent on its own acts at random with probability epsilon."""
+
+    inner: Policy
+    epsilon: Float[Array, ""]
+
+    def start(self) -> Memory:
+        """The inner policy's memory."""
+        return self.inner.start()
+
+    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
+        """Mix the inner policy with random play."""
+        memory, probabilities = self.inner(memory, timestep)
+        random = uniform(timestep.available)
+        return memory, (1.0 - self.epsilon) * probabilities + self.epsilon * random
+
+
+def uniform(available: Bool[Array, "*batch A"]) -> Float[Array, "*batch A"]:
+    """The same probability for every available action."""
+    return available / available.sum(axis=-1, keepdims=True)
+
+
+def rollout(key: PRNGKeyArray, env: Environment[Any], policy: Policy) -> Episode:
+    """Play one episode to the horizon; steps after the end are masked.
+
+    Works under `jit` and `vmap`, over keys, worlds and policies alike.
+    """
+    key_reset, key_play = jax.random.split(key)
+    state, first = env.reset(key_reset)
+
+    def one_step(carry: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+        state, timestep, memory = carry
+        key_act, key_step = jax.random.split(key)
+        memory, probabilities = policy(memory, timestep)
+        actions = draw(key_act, probabilities)
+        state, following = env.step(key_step, state, actions)
+        return (state, following, memory), (following, actions, ~timestep.last)
+
+    keys = jax.random.split(key_play, env.spec.horizon)
+    _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, policy.start()), keys)
+    return assemble(first, steps, actions, mask)
+
+
+@partial(jax.jit, static_argnames="episodes")
+def rollouts(key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int) -> Episode:
+    """Play a batch of independent episodes: axes T B."""
+    keys = jax.random.split(key, episodes)
+    return jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
+
+
+def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> Episode:
+    """An Episode from the first moment, the moments after each step, and what was done between them."""
+
+    def with_first(name: str) -> Array:
+        return jnp.concatenate([getattr(first, name)[None], getattr(steps, name)])
+
+    return Episode(
+        observation=with_first("observation"),
+        state=with_first("state"),
+        available=with_first("available"),
+        actions=actions,
+        reward=steps.reward,
+        terminated=steps.terminated & mask,
+        truncated=steps.truncated & mask,
+        mask=mask,
+    )
+
+
+def play(key: PRNGKeyArray, world: HostWorld, policy: Policy) -> Episode:
+    """Play one episode in a host world: a Python loop around a compiled policy.
+
+    The Episode is padded to the horizon as `rollout` pads it, with numpy arrays.
+    """
+    horizon = world.spec.horizon
+    key_seed, key_play = jax.random.split(key)
+    timestep = world.reset(int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max)))
+    steps, actions, memory = [timestep], [], policy.start()
+    for key_act in jax.random.split(key_play, horizon):
+        memory, chosen = _decide(key_act, policy, memory, timestep)
+        timestep = world.step(np.asarray(chosen))
+        steps.append(timestep)
+        actions.append(np.asarray(chosen))
+        if timestep.last:
+            break
+    return _pad(steps, actions, horizon)
+
+
+@jax.jit
+def _decide(
+    key: PRNGKeyArray, policy: Policy, memory: Memory, timestep: TimeStep
+) -> tuple[Memory, Int[Array, " N"]]:
+    memory, probabilities = policy(memory, timestep)
+    return memory, draw(key, probabilities)
+
+
+def _pad(steps: list[TimeStep], actions: list[Int[np.ndarray, " N"]], horizon: int) -> Episode:
+    idle = horizon - len(actions)
+    still = steps[-1]._replace(reward=np.float32(0.0))
+    following = jax.tree.map(lambda *leaves: np.stack(leaves), *steps[1:], *[still] * idle)
+    mask = np.arange(horizon) < len(actions)
+    episode = assemble(steps[0], following, np.stack([*actions, *[actions[-1]] * idle]), mask)
+    return jax.tree.map(np.asarray, episode)
