@@ -1,1 +1,57 @@
 """MARCO: learn a team's policy from few real interactions."""
+
+from marco.environments.bridge import Bridge
+from marco.environments.delayed import Delayed
+from marco.environments.environment import (
+    Environment,
+    EnvironmentState,
+    FiniteEnvironment,
+    HostWorld,
+    Transition,
+    WorldError,
+)
+from marco.environments.jaxmarl import JaxMARLWorld
+from marco.environments.pettingzoo import PettingZooWorld
+from marco.environments.reference import Reference
+from marco.environments.switch import Switch
+from marco.environments.tabular import Tabular, tabular
+from marco.environments.worlds import WORLDS, make, optimum
+from marco.evaluation import exact_value, sampled_value
+from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollout, rollouts
+from marco.types import Agent, Categorical, Continuous, Episode, Factor, Spec, TimeStep, binary
+
+__all__ = [
+    "WORLDS",
+    "Agent",
+    "Bridge",
+    "Categorical",
+    "Continuous",
+    "Delayed",
+    "Environment",
+    "EnvironmentState",
+    "Episode",
+    "EpsilonGreedy",
+    "Factor",
+    "FiniteEnvironment",
+    "HostWorld",
+    "JaxMARLWorld",
+    "PettingZooWorld",
+    "Policy",
+    "RandomPolicy",
+    "Reference",
+    "Spec",
+    "Switch",
+    "Tabular",
+    "TimeStep",
+    "Transition",
+    "WorldError",
+    "binary",
+    "exact_value",
+    "make",
+    "optimum",
+    "play",
+    "rollout",
+    "rollouts",
+    "sampled_value",
+    "tabular",
+]

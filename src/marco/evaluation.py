@@ -74,9 +74,7 @@ def _one_step(
     branch, outcome = np.nonzero(chance)
     _check_number(len(branch), limit)
     probability = (before.probability[row] * weight)[branch] * chance[branch, outcome]
-    state, timestep = _padded(
-        _follow, env, _rows(acting, branch), actions[branch], outcome.astype(np.int32)
-    )
+    state, timestep = _padded(_follow, env, _rows(acting, branch), actions[branch], outcome.astype(np.int32))
     reward = float(np.sum(probability * timestep.reward))
     goes_on = ~(timestep.terminated | timestep.truncated)
     after = Histories(probability, state, timestep, _rows(memory, row[branch]))
@@ -153,7 +151,10 @@ def _chance(env: FiniteEnvironment[Any], world: Any, actions: Int[Array, "M N"])
 
 @jax.jit
 def _follow(
-    env: FiniteEnvironment[Any], state: EnvironmentState, actions: Int[Array, "M N"], outcome: Int[Array, " M"]
+    env: FiniteEnvironment[Any],
+    state: EnvironmentState,
+    actions: Int[Array, "M N"],
+    outcome: Int[Array, " M"],
 ) -> tuple[EnvironmentState, TimeStep]:
     def follow_one(state: EnvironmentState, actions: Array, outcome: Array) -> tuple[Any, Any]:
         return env.advance(state, actions, env.successor(state.world, actions, outcome))

@@ -138,8 +138,8 @@ def _decide(
 
 def _pad(steps: list[TimeStep], actions: list[Int[np.ndarray, " N"]], horizon: int) -> Episode:
     idle = horizon - len(actions)
-    still = steps[-1]._replace(reward=np.float32(0.0))
+    still = steps[-1]._replace(reward=jnp.float32(0.0))
     following = jax.tree.map(lambda *leaves: np.stack(leaves), *steps[1:], *[still] * idle)
-    mask = np.arange(horizon) < len(actions)
-    episode = assemble(steps[0], following, np.stack([*actions, *[actions[-1]] * idle]), mask)
+    taken = jnp.stack([*actions, *[actions[-1]] * idle])
+    episode = assemble(steps[0], following, taken, jnp.arange(horizon) < len(actions))
     return jax.tree.map(np.asarray, episode)

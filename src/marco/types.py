@@ -10,12 +10,13 @@ Axes, in the order in which they always stand:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 NO_ACTION = -1
 """The previous action at the first step, where there is none. Its one-hot code is all zeros."""
@@ -97,7 +98,7 @@ def total_width(features: Sequence[Feature]) -> int:
 def blocks(features: Sequence[Feature]) -> list[slice]:
     """Where each feature's columns stand in a vector of them all."""
     ends = np.cumsum([0, *(feature.width for feature in features)]).tolist()
-    return [slice(begin, end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class TimeStep(NamedTuple):
     truncated: Bool[Array, ""]
 
     @property
-    def last(self) -> Bool[Array, ""]:
+    def last(self) -> Bool[ArrayLike, ""]:
         """Whether the episode is over."""
         return self.terminated | self.truncated
 
@@ -229,11 +230,11 @@ class Episode(NamedTuple):
     mask: Bool[Array, " T"]
 
     @property
-    def length(self) -> Int[Array, "*batch"]:
+    def length(self) -> Int[ArrayLike, "*batch"]:
         """How many steps were really taken."""
         return self.mask.sum(axis=0)
 
     @property
-    def undiscounted_return(self) -> Float[Array, "*batch"]:
+    def undiscounted_return(self) -> Float[ArrayLike, "*batch"]:
         """The sum of the rewards."""
         return (self.reward * self.mask).sum(axis=0)

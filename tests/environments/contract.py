@@ -56,7 +56,7 @@ def categorical_features_show_exactly_one_class(env, batch):
 def _check_blocks(features, vectors):
     for feature, block in zip(features, blocks(features), strict=True):
         if isinstance(feature, Categorical):
-            shown = vectors[..., block]
+            shown = jnp.asarray(vectors[..., block])
             np.testing.assert_array_equal(feature.encode(feature.decode(shown)), shown, err_msg=feature.name)
 
 

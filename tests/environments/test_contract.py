@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from contract import check_contract
+
 from marco.environments.delayed import Delayed
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch

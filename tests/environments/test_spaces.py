@@ -1,5 +1,6 @@
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -69,21 +70,27 @@ def test_the_columns_are_those_that_the_features_themselves_would_show():
     space = spaces.MultiDiscrete([2, 4, 3])
     gold, keys, doors = columns(space, "o", "world").features
     assert [gold.width, keys.width, doors.width] == [2, 4, 3]
-    by_hand = [*gold.encode(np.int32(1)), *keys.encode(np.int32(3)), *doors.encode(np.int32(0))]
+    by_hand = [*gold.encode(jnp.int32(1)), *keys.encode(jnp.int32(3)), *doors.encode(jnp.int32(0))]
     assert encode(space, [1, 3, 0]) == [float(column) for column in by_hand]
 
 
 def test_float_rounding_at_the_bound_is_forgiven_and_more_is_not():
     space = spaces.Box(-1, 1, (2,))
     assert encode(space, [1.000001, 0.0])[0] == np.float32(1.000001)
-    with pytest.raises(WorldError, match=re.escape("step 3, agent 'a', 'observation': got 1.001, outside Box")):
+    with pytest.raises(
+        WorldError, match=re.escape("step 3, agent 'a', 'observation': got 1.001, outside Box")
+    ):
         encode(space, np.array([1.001, 0.0]))
 
 
 @pytest.mark.parametrize(
     ("space", "value", "message"),
     [
-        (spaces.Box(-1, 1, (2,)), [0.0], "got the shape (1,), but Box(-1.0, 1.0, (2,), float32) demands (2,)"),
+        (
+            spaces.Box(-1, 1, (2,)),
+            [0.0],
+            "got the shape (1,), but Box(-1.0, 1.0, (2,), float32) demands (2,)",
+        ),
         (spaces.Box(-1, 1, (2,)), [np.nan, 0], "NaN and infinity cannot be learned from"),
         (spaces.Box(-np.inf, np.inf, (1,)), [np.inf], "NaN and infinity cannot be learned from"),
         (spaces.Box(-1, 1, (2,)), "red", "'red' is no number or array of numbers"),
@@ -124,7 +131,10 @@ def test_a_mask_beside_the_observation_is_no_part_of_what_is_seen():
     seen = columns(space, "observation", "world")
     assert seen.mask_key
     assert seen.features == (Continuous("observation", 2),)
-    assert seen.encode({"action_mask": [1, 0, 1], "observation": [0.25, 0.5]}, "world").tolist() == [0.25, 0.5]
+    assert seen.encode({"action_mask": [1, 0, 1], "observation": [0.25, 0.5]}, "world").tolist() == [
+        0.25,
+        0.5,
+    ]
 
 
 def test_discrete_actions_are_counted_from_zero_and_sent_from_their_start():

@@ -57,9 +57,7 @@ class Bridge(FiniteEnvironment[BridgeWorld]):
         """Who would enter the room next."""
         return self.inner.chance(world.riddle, actions)
 
-    def successor(
-        self, world: BridgeWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]
-    ) -> Transition:
+    def successor(self, world: BridgeWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]) -> Transition:
         """Cross, or play the riddle."""
         crossed = self._crossed(world)
         riddle = self.inner.successor(world.riddle, actions, outcome)
@@ -110,13 +108,13 @@ def _spec(agents: int, length: int, horizon: int) -> Spec:
     seen: tuple[Feature, ...] = (
         Categorical("position", length + 2, blank=True, labels=("crossed", *places)),
         binary("in room"),
-        binary("light", ("off", "on")),
+        binary("light on"),
     )
     state: tuple[Feature, ...] = (
         *(Categorical(f"position of {name}", length + 1, labels=places) for name in names),
         Categorical("in room", agents + 1, blank=True, labels=("nobody", *names)),
-        binary("light", ("off", "on")),
-        *(binary(f"{name} has been there") for name in names),
+        binary("light on"),
+        *(binary(f"been {name}") for name in names),
     )
     action = (Factor("action", len(ACTIONS), ACTIONS),)
     return Spec("bridge", tuple(Agent(name, action, seen) for name in names), state, horizon)

@@ -84,7 +84,7 @@ class Delayed(FiniteEnvironment[DelayedWorld]):
 
 @lru_cache
 def _spec(agents: int, delay: int, horizon: int) -> Spec:
-    light = binary("light", ("off", "on"))
+    light = binary("light on")
     action = (Factor("action", len(ACTIONS), ACTIONS),)
     team = tuple(Agent(str(i), action, (light,)) for i in range(agents))
     # The countdown shows the steps left after this one, so its largest value is delay - 1.

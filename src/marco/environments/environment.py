@@ -138,6 +138,10 @@ class FiniteEnvironment(Environment[World]):
         return self.successor(world, actions, draw(key, self.chance(world, actions)))
 
 
+class WorldError(RuntimeError):
+    """A world outside MARCO did what its own description rules out."""
+
+
 @runtime_checkable
 class HostWorld(Protocol):
     """A world outside JAX: a PettingZoo environment, a simulator, a robot. It keeps its own state."""
@@ -158,7 +162,8 @@ def draw(key: PRNGKeyArray, probabilities: Float[Array, "*batch K"]) -> Int[Arra
 
     An index of probability zero is never drawn, and one of probability one always.
     """
-    total = jnp.cumsum(probabilities, axis=-1)
+    # A parallel sum may round an impossible index above the one before it: it is taken out of the race.
+    total = jnp.where(probabilities > 0.0, jnp.cumsum(probabilities, axis=-1), 0.0)
     uniform = jax.random.uniform(key, total.shape[:-1])
-    threshold = (uniform * total[..., -1])[..., None]
+    threshold = (uniform * total.max(axis=-1))[..., None]
     return jnp.argmax(total > threshold, axis=-1).astype(jnp.int32)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from marco.environments.environment import WorldError
 from marco.environments.pettingzoo_spec import (
     AgentId,
     ParallelEnv,
@@ -23,7 +24,7 @@ from marco.environments.pettingzoo_spec import (
     seats_of,
     state_columns,
 )
-from marco.environments.spaces import MASK, Value, WorldError
+from marco.environments.spaces import MASK, Value
 from marco.types import NO_ACTION, Spec, TimeStep
 
 __all__ = ["PettingZooWorld", "RewardRule", "StateSource", "WorldError", "from_path"]
@@ -73,11 +74,12 @@ class PettingZooWorld:
         )
         self._time = 0
         self._live: list[AgentId] = []
-        self._now: TimeStep | None = None
+        # None while no episode is under way: before the first, after the end, and after an error in a step.
+        self._available: Bool[np.ndarray, "N A"] | None = None
 
     def reset(self, seed: int) -> TimeStep:
         """Begin an episode; the seed is passed on to the environment."""
-        self._now, self._time = None, 0
+        self._available, self._time = None, 0
         with _noted(f"In reset(seed={seed}) of {self._name}."):
             returned = self._env.reset(seed=seed)
         observations, infos = _unpack(returned, ("observations", "infos"), self._where("reset"))
@@ -90,7 +92,7 @@ class PettingZooWorld:
     def step(self, actions: Shaped[np.ndarray, "..."]) -> TimeStep:
         """Take one real step with one action index per agent, in the order of `spec.agents`."""
         chosen = self._check_actions(actions)
-        acted, self._now = self._live, None
+        acted, self._available = self._live, None
         sent = {
             seat.id: seat.actions.native(int(action))
             for seat, action in zip(self._seats, chosen, strict=True)
@@ -107,7 +109,7 @@ class PettingZooWorld:
         self._env.close()
 
     def _check_actions(self, actions: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, " N"]:
-        if self._now is None or self._now.last:
+        if self._available is None:
             raise RuntimeError(f"{self._where()}: no episode is under way. Call reset(seed) before step.")
         array = np.asarray(actions)
         if array.shape != (len(self._seats),) or array.dtype.kind not in "iu":
@@ -115,7 +117,7 @@ class PettingZooWorld:
                 f"{self._where()}: actions must be {len(self._seats)} integers, one per agent, "
                 f"got {array.dtype} of shape {array.shape}: {array}."
             )
-        for agent, action, open_ in zip(self.spec.agents, array.tolist(), self._now.available, strict=True):
+        for agent, action, open_ in zip(self.spec.agents, array.tolist(), self._available, strict=True):
             if not (0 <= action < agent.num_actions and open_[action]):
                 label = agent.action_label(action) if 0 <= action < agent.num_actions else "no such action"
                 raise ValueError(
@@ -181,6 +183,7 @@ class PettingZooWorld:
         truncated: bool = False,
     ) -> TimeStep:
         self._require(shown, "observations", observations)
+        last = terminated or truncated
         observation = np.zeros((len(self._seats), self.spec.observation_width), np.float32)
         available = np.zeros((len(self._seats), self.spec.num_actions), np.bool_)
         available[:, 0] = True
@@ -189,7 +192,7 @@ class PettingZooWorld:
                 where, seen = self._where(agent=seat.id), observations[seat.id]
                 encoded = seat.columns.encode(seen, where)
                 observation[row, : encoded.size] = encoded
-                mask = _mask(seat, seen, infos.get(seat.id), where, last=terminated or truncated)
+                mask = _mask(seat, seen, infos.get(seat.id), where, last=last)
                 available[row, : mask.size] = mask
         arrays: dict[str, Any] = {
             "observation": observation,
@@ -200,8 +203,8 @@ class PettingZooWorld:
             "terminated": np.bool_(terminated),
             "truncated": np.bool_(truncated),
         }
-        self._now = TimeStep(**arrays)
-        return self._now
+        self._available = None if last else available
+        return TimeStep(**arrays)
 
     def _require(self, agents: list[AgentId], field: str, given: Mapping[AgentId, Value]) -> None:
         if missing := [agent for agent in agents if agent not in given]:

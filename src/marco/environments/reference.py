@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.environment import Environment, Transition
-from marco.types import Agent, Categorical, Continuous, Factor, Spec
+from marco.types import Agent, Categorical, Continuous, Factor, Feature, Spec
 
 AGENTS = 2
 LANDMARKS = 3
@@ -31,9 +31,7 @@ VELOCITY = Continuous("velocity", 2)
 OFFSETS = tuple(Continuous(f"landmark {i}", 2) for i in range(LANDMARKS))
 PARTNERS_GOAL = Categorical("partner's goal", LANDMARKS, low=0.25, high=0.75)
 """Shown as the landmark's colour: red, green or blue at 0.75, the others at 0.25."""
-HEARD = Categorical(
-    "heard", 1 + WORDS, blank=True, labels=("silence", *(f"word {i}" for i in range(WORDS)))
-)
+HEARD = Categorical("heard", 1 + WORDS, blank=True, labels=("silence", *(f"word {i}" for i in range(WORDS))))
 
 
 class ReferenceWorld(NamedTuple):
@@ -115,23 +113,21 @@ class Reference(Environment[ReferenceWorld]):
 
 
 def _direction(move: Int[Array, " 2"]) -> Float[Array, "2 2"]:
-    stay, left, right, down, up = (move == i for i in range(len(MOVES)))
+    left, right, down, up = (move == MOVES.index(way) for way in MOVES[1:])
     sideways = right.astype(jnp.float32) - left
     upwards = up.astype(jnp.float32) - down
     return jnp.stack([sideways, upwards], axis=-1)
 
 
 def _distances(world: ReferenceWorld) -> Float[Array, " 2"]:
-    # A masked sum over three landmarks fuses with its neighbours; a gather or a small matrix product does not.
-    own = (world.goals[:, None] == jnp.arange(LANDMARKS))[..., None]
-    targets = jnp.where(own, world.landmarks, 0.0).sum(axis=1)
-    return jnp.sqrt(jnp.square(world.positions - targets).sum(axis=-1))
+    offsets = world.landmarks[world.goals] - world.positions
+    return jnp.sqrt(jnp.square(offsets).sum(axis=-1))
 
 
 @cache
 def _spec(horizon: int) -> Spec:
     factors = (Factor("move", len(MOVES), MOVES), Factor("message", WORDS))
-    sight = (VELOCITY, *OFFSETS, PARTNERS_GOAL, HEARD)
+    sight: tuple[Feature, ...] = (VELOCITY, *OFFSETS, PARTNERS_GOAL, HEARD)
     bodies = (Continuous(f"{part} {i}", 2) for i in range(AGENTS) for part in ("position", "velocity"))
     goals = (Categorical(f"goal {i}", LANDMARKS) for i in range(AGENTS))
     messages = (Categorical(f"message {i}", HEARD.size, True, labels=HEARD.labels) for i in range(AGENTS))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from marco.environments.environment import WorldError
 from marco.extras import require
 from marco.types import Categorical, Continuous, Factor, Feature, binary
 
@@ -30,10 +31,6 @@ MAX_CLASSES = 100_000
 
 TOLERANCE = 1e-5
 """How far a number may lie outside its bounds, relative to the bound if that is above 1: float32 rounds."""
-
-
-class WorldError(RuntimeError):
-    """A world outside MARCO did what its own description rules out."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +211,10 @@ def _numbers(value: Value, space: Space, where: str) -> Shaped[np.ndarray, "..."
             f"{where}: got {array}, but NaN and infinity cannot be learned from. Clip or drop them."
         )
     low, high = _bounds(space)
-    if (outside := (array < low) | (array > high)).any():
+    flat = array.ravel()
+    if (outside := (flat < low) | (flat > high)).any():
         raise WorldError(
-            f"{where}: got {array[outside].ravel()[0]}, outside {space}. "
+            f"{where}: got {flat[outside][0]}, outside {space}. "
             "Correct the environment's space or what it returns."
         )
     if not isinstance(space, _spaces().Box) and (array != np.round(array)).any():
@@ -226,11 +224,11 @@ def _numbers(value: Value, space: Space, where: str) -> Shaped[np.ndarray, "..."
     return array
 
 
-def _bounds(space: Space) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def _bounds(space: Space) -> tuple[Float[np.ndarray, " parts"], Float[np.ndarray, " parts"]]:
     if not isinstance(space, _spaces().Box):
         start, sizes = _classes(space)
-        return start.reshape(space.shape) * 1.0, (start + sizes - 1).reshape(space.shape) * 1.0
-    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        return start.astype(np.float64), (start + sizes - 1).astype(np.float64)
+    low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
     return low - TOLERANCE * np.maximum(1.0, abs(low)), high + TOLERANCE * np.maximum(1.0, abs(high))
 
 

@@ -53,9 +53,7 @@ class Switch(FiniteEnvironment[SwitchWorld]):
         """Who comes next: everybody with the same probability, whatever was done."""
         return jnp.full((self.agents,), 1.0 / self.agents)
 
-    def successor(
-        self, world: SwitchWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]
-    ) -> Transition:
+    def successor(self, world: SwitchWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]) -> Transition:
         """Only the visitor's action counts."""
         present = jnp.arange(self.agents) == world.visitor
         action = jnp.sum(jnp.where(present, actions, 0))
@@ -84,11 +82,11 @@ class Switch(FiniteEnvironment[SwitchWorld]):
 @lru_cache
 def _spec(agents: int, horizon: int) -> Spec:
     names = tuple(str(i) for i in range(agents))
-    seen = (binary("in room"), binary("light", ("off", "on")))
+    seen = (binary("in room"), binary("light on"))
     state: tuple[Feature, ...] = (
         Categorical("in room", agents, labels=names),
-        binary("light", ("off", "on")),
-        *(binary(f"{name} has been there") for name in names),
+        binary("light on"),
+        *(binary(f"been {name}") for name in names),
     )
     action = (Factor("action", len(ACTIONS), ACTIONS),)
     return Spec("switch", tuple(Agent(name, action, seen) for name in names), state, horizon)

@@ -31,7 +31,7 @@ class Tabular(FiniteEnvironment[TabularWorld]):
 
     P: Float[Array, "S JA S"]
     R: Float[Array, "S JA"]
-    O: Float[Array, "JA S JO"]
+    O: Float[Array, "JA S JO"]  # noqa: E741  (the paper's letter)
     d0: Float[Array, " S"]
     mask: Bool[Array, "S N A"]
     terminal: Bool[Array, " S"]
@@ -123,9 +123,8 @@ def tabular(
         raise ValueError(f"available[{state}, {agent}] allows no action: allow at least one everywhere.")
     ends = np.zeros(states, bool) if terminal is None else np.asarray(terminal, bool)
     _check_shape("terminal", ends, (states,))
-    arrays = [jnp.asarray(tables[letter], jnp.float32) for letter in ("P", "R", "O", "d0")]
     world = Tabular(
-        *arrays,
+        **{letter: jnp.asarray(table, jnp.float32) for letter, table in tables.items()},
         mask=jnp.asarray(mask & exists),
         terminal=jnp.asarray(ends),
         actions=tuple(int(n) for n in actions),
@@ -141,7 +140,9 @@ def _check_shape(name: str, table: np.ndarray, shape: tuple[int, ...]) -> None:
     if table.shape != shape:
         raise ValueError(f"{name} must have the shape {shape}, got {table.shape}.")
     if not np.isfinite(table).all():
-        raise ValueError(f"{name} holds {table[~np.isfinite(table)][0]}: every entry must be a finite number.")
+        raise ValueError(
+            f"{name} holds {table[~np.isfinite(table)][0]}: every entry must be a finite number."
+        )
 
 
 def _check_probabilities(name: str, table: np.ndarray) -> None:

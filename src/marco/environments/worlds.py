@@ -25,10 +25,10 @@ def bridge(agents: int = 3, length: int = 3, horizon: int = 9) -> Bridge:
 
 
 WORLDS = {
-    "switch": BuiltIn(Switch, "the riddle of the prisoners and the light switch"),
-    "bridge": BuiltIn(bridge, "the riddle behind a bridge that all must cross"),
-    "reference": BuiltIn(Reference, "MPE's simple reference: tell your partner where to go"),
-    "delayed": BuiltIn(Delayed, "a light that turns on long after its switch is pressed"),
+    "switch": BuiltIn(Switch, "prisoners and a light"),
+    "bridge": BuiltIn(bridge, "the same, past a bridge"),
+    "reference": BuiltIn(Reference, "MPE simple reference"),
+    "delayed": BuiltIn(Delayed, "a light that is late"),
 }
 
 

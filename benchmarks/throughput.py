@@ -1,0 +1,253 @@
+"""Environment steps per second: our worlds beside JaxMARL's and mpe2's, in one run on one machine.
+
+Every side does the same work: a compiled loop of steps by random actions in many worlds at once, where a
+finished episode is at once replaced by a fresh one, and where every reward and observation is consumed (added
+up), so that the compiler may leave none of them out. The sides take turns: whatever else the machine does
+falls on both.
+
+    python benchmarks/throughput.py [--repeats 5] [--sizes 1 64 1024 16384] [--out FILE]
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from rich.console import Console
+from rich.table import Table
+
+from marco.environments.environment import Environment, EnvironmentState, draw
+from marco.environments.reference import Reference
+from marco.environments.switch import Switch
+from marco.rollout import RandomPolicy
+from marco.types import TimeStep
+
+Totals = Float[Array, " 2"]
+"""The sum of all rewards and of all observations."""
+
+PAIRS: tuple[tuple[str, Environment[Any], str], ...] = (
+    ("switch", Switch(), "switch_riddle"),
+    ("reference", Reference(), "MPE_simple_reference_v3"),
+)
+WORLD_STEPS, MOST_STEPS, MPE2_STEPS = 500_000, 20_000, 2_000
+"""How much one timed run plays: so many steps of all worlds together, but no longer a loop than that."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One world at one number of copies: steps per second of every repeat; theirs is empty if left out."""
+
+    world: str
+    rival: str
+    worlds: int
+    loop: int
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Ours over theirs, within each repeat."""
+        return [a / b for a, b in zip(self.ours, self.theirs, strict=True)] if self.theirs else []
+
+
+# --- Our side ----------------------------------------------------------------------------------------------
+
+
+def restart_if_over(
+    key: PRNGKeyArray, env: Environment[Any], state: EnvironmentState, shown: TimeStep
+) -> tuple[EnvironmentState, TimeStep]:
+    """Replace a finished episode by a fresh one, as JaxMARL's `step` does inside."""
+    fresh = env.reset(key)
+    restarted: tuple[EnvironmentState, TimeStep] = jax.tree.map(
+        lambda new, old: jnp.where(shown.last, new, old), fresh, (state, shown)
+    )
+    return restarted
+
+
+@partial(jax.jit, static_argnames=("worlds", "loop"))
+def play_ours(key: PRNGKeyArray, env: Environment[Any], worlds: int, loop: int) -> Totals:
+    """Random play among the available actions."""
+
+    def one_world(key: PRNGKeyArray, state: EnvironmentState, shown: TimeStep) -> Any:
+        key_act, key_step, key_reset = jax.random.split(key, 3)
+        _, probabilities = RandomPolicy()((), shown)
+        state, shown = env.step(key_step, state, draw(key_act, probabilities))
+        return restart_if_over(key_reset, env, state, shown), shown.reward
+
+    def all_worlds(carry: Any, key: PRNGKeyArray) -> Any:
+        (state, shown), totals = carry
+        after, reward = jax.vmap(one_world)(jax.random.split(key, worlds), state, shown)
+        return (after, totals + jnp.stack([reward.sum(), after[1].observation.sum()])), None
+
+    key_reset, key_play = jax.random.split(key)
+    begun = jax.vmap(env.reset)(jax.random.split(key_reset, worlds))
+    keys = jax.random.split(key_play, loop)
+    return jax.lax.scan(all_worlds, (begun, jnp.zeros(2)), keys)[0][1]
+
+
+# --- Their side --------------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnames=("env", "worlds", "loop"))
+def play_jaxmarl(key: PRNGKeyArray, env: Any, worlds: int, loop: int) -> Totals:
+    """Random play by `action_space(agent).sample`, as JaxMARL's documentation has it; `step` restarts."""
+
+    def one_world(key: PRNGKeyArray, state: Any) -> Any:
+        key_act, key_step = jax.random.split(key)
+        keys = jax.random.split(key_act, env.num_agents)
+        actions = {name: env.action_space(name).sample(keys[i]) for i, name in enumerate(env.agents)}
+        seen, state, rewards, _, _ = env.step(key_step, state, actions)
+        # Ours is the mean over agents, too.
+        return seen, state, jnp.stack(list(rewards.values())).mean()
+
+    def all_worlds(carry: Any, key: PRNGKeyArray) -> Any:
+        state, totals = carry
+        seen, state, reward = jax.vmap(one_world)(jax.random.split(key, worlds), state)
+        observations = jnp.stack([seen[name] for name in env.agents]).sum()
+        return (state, totals + jnp.stack([reward.sum(), observations])), None
+
+    key_reset, key_play = jax.random.split(key)
+    _, state = jax.vmap(env.reset)(jax.random.split(key_reset, worlds))
+    keys = jax.random.split(key_play, loop)
+    return jax.lax.scan(all_worlds, (state, jnp.zeros(2)), keys)[0][1]
+
+
+def mpe2_speed() -> float:
+    """Steps per second of mpe2's simple reference, one world in Python."""
+    from mpe2 import simple_reference_v3
+
+    world, rng = simple_reference_v3.parallel_env(), np.random.default_rng(0)
+    actions = rng.integers(50, size=(MPE2_STEPS, 2)).tolist()
+    world.reset(seed=0)
+    begin = time.perf_counter()
+    for first, second in actions:
+        world.step({"agent_0": first, "agent_1": second})
+        if not world.agents:
+            world.reset()
+    return MPE2_STEPS / (time.perf_counter() - begin)
+
+
+# --- Measuring ---------------------------------------------------------------------------------------------
+
+
+def measure(world: str, env: Environment[Any], rival: str, worlds: int, repeats: int) -> Row:
+    """Time both sides in turns, after a run of each that compiles."""
+    loop = min(MOST_STEPS, max(1, WORLD_STEPS // worlds))
+    sides: list[Callable[[PRNGKeyArray], Totals]] = [
+        lambda key: play_ours(key, env, worlds=worlds, loop=loop)
+    ]
+    if find_spec("jaxmarl"):
+        import jaxmarl
+
+        theirs = jaxmarl.make(rival)
+        sides.append(lambda key: play_jaxmarl(key, theirs, worlds=worlds, loop=loop))
+    for side in sides:
+        jax.block_until_ready(side(jax.random.key(0)))
+    speeds: list[list[float]] = [[] for _ in sides]
+    for repeat in range(repeats):
+        for side, speed in zip(sides, speeds, strict=True):
+            key = jax.random.key(repeat)
+            begin = time.perf_counter()
+            jax.block_until_ready(side(key))
+            speed.append(worlds * loop / (time.perf_counter() - begin))
+    return Row(world, rival, worlds, loop, speeds[0], speeds[1] if len(speeds) > 1 else [])
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    models = [line.split(":")[1].strip() for line in _lines(cpuinfo) if line.startswith("model name")]
+    return {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "device": str(jax.devices()[0]),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "jaxmarl": version("jaxmarl") if find_spec("jaxmarl") else None,
+        "mpe2": version("mpe2") if find_spec("mpe2") else None,
+    }
+
+
+def commit() -> str:
+    """The commit that was measured, marked if the tree had changes."""
+    here = Path(__file__).parent
+    git = partial(subprocess.run, cwd=here, capture_output=True, text=True, check=False)
+    head = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip() or "none"
+    return head + ("-dirty" if git(["git", "status", "--porcelain"]).stdout.strip() else "")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+# --- Reporting ---------------------------------------------------------------------------------------------
+
+
+def table(rows: list[Row]) -> Table:
+    """Medians over the repeats, and the ratio's median with its smallest and largest value."""
+    out = Table(title="environment steps per second (median)")
+    for heading in ("world", "worlds", "ours", "JaxMARL", "ours / JaxMARL (min to max)"):
+        out.add_column(heading, justify="left" if heading == "world" else "right")
+    for row in rows:
+        theirs, ratio = "left out", "-"
+        if row.theirs:
+            theirs = f"{median(row.theirs):,.0f}"
+            ratio = f"{median(row.ratios):.2f} ({min(row.ratios):.2f} to {max(row.ratios):.2f})"
+        out.add_row(row.world, f"{row.worlds:,}", f"{median(row.ours):,.0f}", theirs, ratio)
+    return out
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 64, 1024, 16384])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "throughput.json")
+    arguments = parser.parse_args()
+    console = Console()
+    for module in ("jaxmarl", "mpe2"):
+        if not find_spec(module):
+            console.print(f"{module} is not installed: its side is left out.")
+    rows = [
+        measure(world, env, rival, worlds, arguments.repeats)
+        for world, env, rival in PAIRS
+        for worlds in arguments.sizes
+    ]
+    console.print(table(rows))
+    python = [mpe2_speed() for _ in range(arguments.repeats)] if find_spec("mpe2") else []
+    if python:
+        console.print(f"mpe2 (Python, one world of reference): {median(python):,.0f} steps per second.")
+    results = {
+        "command": shlex.join(["python", *sys.argv]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "unit": "steps of one world (all agents act) per second, one figure per repeat",
+        "rows": [asdict(row) | {"ratios": row.ratios} for row in rows],
+        "mpe2": python,
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    console.print(f"written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""MAPPO: recurrent actors on what the agents see, a critic on the central state."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from marco.learners.learner import (
+    Metrics,
+    OptimiserName,
+    RecurrentPolicy,
+    check_between,
+    check_positive,
+    make_optimiser,
+)
+from marco.networks import MLP, TeamNetwork, mask_scores, previous_actions
+from marco.rollout import Policy
+from marco.types import Episode, Spec
+
+
+class ActorCritic(eqx.Module):
+    """What is learned: the agents' network and the team's critic."""
+
+    actor: TeamNetwork
+    critic: MLP
+
+    def value(self, state: Float[Array, "T B S"]) -> Float[Array, "T B"]:
+        """What the critic expects at each moment; it knows the clock, since the horizon is finite."""
+        moments = state.shape[0]
+        clock = jnp.broadcast_to(jnp.linspace(0.0, 1.0, moments)[:, None, None], (*state.shape[:-1], 1))
+        return self.critic(jnp.concatenate([state, clock], axis=-1))[..., 0]
+
+
+class MAPPOState(NamedTuple):
+    """Where MAPPO stands."""
+
+    online: ActorCritic
+    optimiser: optax.OptState
+
+
+class Advice(NamedTuple):
+    """What a batch of episodes teaches, computed once before the epochs."""
+
+    log_probability: Float[Array, "T B N"]
+    advantage: Float[Array, "T B"]
+    value: Float[Array, "T B"]
+    """The returns that the critic is regressed on."""
+
+
+@dataclass(frozen=True)
+class MAPPO:
+    """Clipped policy gradients on whole episodes, with one team advantage for all agents."""
+
+    hidden: int = 64
+    critic_hidden: int = 128
+    shared: bool = True
+    """One network for all agents, or one each."""
+    factored: bool = True
+    """One head per factor of a composite action: the factors are then drawn independently."""
+    gamma: float = 0.99
+    gae: float = 0.95
+    """The lambda of generalised advantage estimation."""
+    clip_ratio: float = 0.2
+    entropy: float = 0.01
+    value_weight: float = 0.5
+    optimiser: OptimiserName = "adam"
+    learning_rate: float = 1e-3
+    clip: float = 10.0
+    """The largest norm of a gradient."""
+    episodes_per_update: int = 256
+    epochs: int = 4
+    """Gradient steps on each batch of episodes."""
+
+    def __post_init__(self) -> None:
+        counts = ("hidden", "critic_hidden", "episodes_per_update", "epochs", "learning_rate", "clip")
+        check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
+        check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae=self.gae)
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> MAPPOState:
+        """Draw the networks."""
+        key_actor, key_critic = jax.random.split(key)
+        actor = TeamNetwork.create(key_actor, spec, self.hidden, self.shared, self.factored)
+        critic = MLP.create(key_critic, spec.state_width + 1, self.critic_hidden, self.critic_hidden, 1)
+        online = ActorCritic(actor, critic)
+        return MAPPOState(online, self._optimiser.init(online))
+
+    def act(self, state: MAPPOState, samples: Int[Array, ""]) -> Policy:
+        """Draw from the actors' probabilities."""
+        return RecurrentPolicy(state.online.actor, stochastic=True)
+
+    def greedy(self, state: MAPPOState) -> Policy:
+        """Each agent takes its most probable action."""
+        return RecurrentPolicy(state.online.actor)
+
+    def update(self, key: PRNGKeyArray, state: MAPPOState, episodes: Episode) -> tuple[MAPPOState, Metrics]:
+        """A few gradient steps on the new episodes."""
+        advice = self.advice(state.online, episodes)
+
+        def one_epoch(state: MAPPOState, _: None) -> tuple[MAPPOState, Array]:
+            loss, gradient = jax.value_and_grad(self.loss)(state.online, episodes, advice)
+            change, optimiser = self._optimiser.update(gradient, state.optimiser, state.online)
+            return MAPPOState(optax.apply_updates(state.online, change), optimiser), loss
+
+        state, losses = jax.lax.scan(one_epoch, state, length=self.epochs)
+        return state, {"loss": losses.mean()}
+
+    def advice(self, online: ActorCritic, episodes: Episode) -> Advice:
+        """Advantages and returns of the episodes as the networks saw them when they were played."""
+        logs, _ = _log_probability(online.actor, episodes)
+        value = online.value(episodes.state)
+        advantage = advantages(episodes, value, self.gamma, self.gae)
+        return Advice(logs, _normalised(advantage, episodes.mask), advantage + value[:-1])
+
+    def loss(self, online: ActorCritic, episodes: Episode, advice: Advice) -> Float[Array, ""]:
+        """The clipped surrogate, less the entropy, plus the critic's error."""
+        logs, entropy = _log_probability(online.actor, episodes)
+        ratio = jnp.exp(logs - advice.log_probability)
+        gain = surrogate(ratio, advice.advantage[..., None], self.clip_ratio).mean(-1)
+        error = jnp.square(online.value(episodes.state)[:-1] - advice.value)
+        loss = -gain - self.entropy * entropy.mean(-1) + self.value_weight * error
+        return jnp.sum(jnp.where(episodes.mask, loss, 0.0)) / jnp.sum(episodes.mask)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return make_optimiser(self.optimiser, self.learning_rate, self.clip)
+
+
+def surrogate(
+    ratio: Float[Array, "*batch N"], advantage: Float[Array, "*batch 1"], clip: float
+) -> Float[Array, "*batch N"]:
+    """PPO's clipped objective: the lesser of the plain gain and the gain with the ratio clipped."""
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def advantages(
+    episodes: Episode, value: Float[Array, "moments B"], gamma: float, gae: float
+) -> Float[Array, "T B"]:
+    """Generalised advantages; nothing follows the end of an episode."""
+    goes_on = ~(episodes.terminated | episodes.truncated)
+    surprise = episodes.reward + gamma * jnp.where(goes_on, value[1:], 0.0) - value[:-1]
+
+    def backwards(following: Float[Array, " B"], step: tuple[Array, ...]) -> tuple[Array, Array]:
+        surprise, goes_on, taken = step
+        advantage = jnp.where(taken, surprise + gamma * gae * jnp.where(goes_on, following, 0.0), 0.0)
+        return advantage, advantage
+
+    steps = (surprise, goes_on, episodes.mask)
+    return jax.lax.scan(backwards, jnp.zeros(value.shape[1]), steps, reverse=True)[1]
+
+
+def _log_probability(
+    actor: TeamNetwork, episodes: Episode
+) -> tuple[Float[Array, "T B N"], Float[Array, "T B N"]]:
+    """The log-probabilities of the actions taken, and the entropies of the choices."""
+    scores = actor.unroll(episodes.observation[:-1], previous_actions(episodes)[:-1])
+    available = episodes.available[:-1]
+    logs = jax.nn.log_softmax(mask_scores(scores, available))
+    taken = jnp.take_along_axis(logs, episodes.actions[..., None], axis=-1)[..., 0]
+    # Steps after the end hold arbitrary actions: they may be unavailable, and must not give -inf.
+    taken = jnp.where(episodes.mask[..., None], taken, 0.0)
+    return taken, -jnp.sum(_or_zero(jnp.exp(logs) * _or_zero(logs, available), available), axis=-1)
+
+
+def _or_zero(values: Float[Array, "*batch A"], where: Bool[Array, "*batch A"]) -> Float[Array, "*batch A"]:
+    return jnp.where(where, values, 0.0)
+
+
+def _normalised(advantage: Float[Array, "T B"], mask: Bool[Array, "T B"]) -> Float[Array, "T B"]:
+    mean = jnp.mean(advantage, where=mask)
+    spread = jnp.std(advantage, where=mask)
+    return (advantage - mean) / (spread + 1e-8)

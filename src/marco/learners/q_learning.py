@@ -1,0 +1,188 @@
+"""IQL, VDN and QMIX: one recurrent Q-learner with three mixers."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from marco.buffer import Buffer, add, empty_buffer, sample
+from marco.learners.learner import (
+    Metrics,
+    OptimiserName,
+    RecurrentPolicy,
+    check_between,
+    check_positive,
+    make_optimiser,
+)
+from marco.learners.mixers import Mixer, MixerName, make_mixer
+from marco.networks import TeamNetwork, mask_scores, previous_actions
+from marco.rollout import EpsilonGreedy, Policy
+from marco.types import Episode, Spec
+
+
+class QFunction(eqx.Module):
+    """What is learned: the agents' network and the mixer."""
+
+    team: TeamNetwork
+    mixer: Mixer
+
+
+class QState(NamedTuple):
+    """Where a Q-learner stands."""
+
+    online: QFunction
+    target: QFunction
+    optimiser: optax.OptState
+    replay: Buffer
+    updates: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class QLearner:
+    """Recurrent Q-learning from replayed episodes. The defaults are the paper's numbers, where it has any."""
+
+    mixer: MixerName = "iql"
+    hidden: int = 64
+    embedding: int = 32
+    """Width of QMIX's mixing network."""
+    shared: bool = True
+    """One network for all agents, or one each."""
+    factored: bool = False
+    """One head per factor of a composite action, summed, or one joint head as in the paper."""
+    gamma: float = 0.99
+    trace: float = 0.0
+    """The lambda of lambda-returns: 0 looks one step ahead, 1 to the end of the episode."""
+    double: bool = True
+    optimiser: OptimiserName = "rmsprop"
+    learning_rate: float = 1e-4
+    clip: float = 10.0
+    """The largest norm of a gradient."""
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.05
+    epsilon_samples: int = 100_000
+    """Over how many samples epsilon goes from its start to its end, linearly."""
+    replay: int = 5_000
+    """How many of the last episodes are kept."""
+    batch: int = 32
+    """Episodes per gradient step."""
+    episodes_per_update: int = 1
+    gradient_steps: int = 1
+    """Gradient steps per update."""
+    target_every: int = 200
+    """Updates between two copies of the online network into the target."""
+
+    def __post_init__(self) -> None:
+        counts = ("hidden", "embedding", "replay", "batch", "episodes_per_update", "gradient_steps")
+        rates = ("learning_rate", "clip", "target_every", "epsilon_samples")
+        check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
+        shares = ("gamma", "trace", "epsilon_start", "epsilon_end")
+        check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
+        if self.replay % self.episodes_per_update:
+            raise ValueError(
+                f"QLearner: replay={self.replay} must be a multiple of "
+                f"episodes_per_update={self.episodes_per_update}."
+            )
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> QState:
+        """Draw the networks; the replay is empty."""
+        key_team, key_mixer = jax.random.split(key)
+        team = TeamNetwork.create(key_team, spec, self.hidden, self.shared, self.factored)
+        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.embedding))
+        return QState(
+            online=online,
+            target=jax.tree.map(jnp.copy, online),
+            optimiser=self._optimiser.init(online),
+            replay=empty_buffer(spec, self.replay),
+            updates=jnp.int32(0),
+        )
+
+    def act(self, state: QState, samples: Int[Array, ""]) -> Policy:
+        """Epsilon-greedy."""
+        return EpsilonGreedy(self.greedy(state), self.epsilon(samples))
+
+    def greedy(self, state: QState) -> Policy:
+        """Each agent takes the action it values most."""
+        return RecurrentPolicy(state.online.team)
+
+    def epsilon(self, samples: Int[Array, ""]) -> Float[Array, ""]:
+        """The share of random actions after so many samples."""
+        done = jnp.clip(samples / self.epsilon_samples, 0.0, 1.0)
+        return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
+
+    def update(self, key: PRNGKeyArray, state: QState, episodes: Episode) -> tuple[QState, Metrics]:
+        """Store the episodes; take gradient steps on replayed ones, once there are enough of them."""
+        replay = add(state.replay, episodes)
+        enough = replay.size >= self.batch
+
+        def one_step(carry: tuple[QFunction, optax.OptState], key: PRNGKeyArray) -> tuple[tuple, Array]:
+            online, optimiser = carry
+            batch = sample(key, replay, self.batch)
+            loss, gradient = jax.value_and_grad(self.loss)(online, state.target, batch)
+            change, optimiser = self._optimiser.update(gradient, optimiser, online)
+            return (optax.apply_updates(online, change), optimiser), loss
+
+        before = (state.online, state.optimiser)
+        after, losses = jax.lax.scan(one_step, before, jax.random.split(key, self.gradient_steps))
+        online, optimiser = jax.tree.map(lambda new, old: jnp.where(enough, new, old), after, before)
+        updates = state.updates + 1
+        due = updates % self.target_every == 0
+        target = jax.tree.map(lambda new, old: jnp.where(due, new, old), online, state.target)
+        loss = jnp.where(enough, losses.mean(), jnp.nan)
+        return QState(online, target, optimiser, replay, updates), {"loss": loss}
+
+    def loss(self, online: QFunction, target: QFunction, batch: Episode) -> Float[Array, ""]:
+        """The mean squared error against the targets, over the steps that were really taken."""
+        before = previous_actions(batch)
+        q = online.team.unroll(batch.observation, before)
+        chosen = jnp.take_along_axis(q[:-1], batch.actions[..., None], axis=-1)[..., 0]
+        predicted = online.mixer(chosen, batch.state[:-1])
+        q_target = target.team.unroll(batch.observation, before)
+        best = best_values(q if self.double else q_target, q_target, batch.available)
+        bootstrap = target.mixer(best, batch.state)
+        targets = jax.lax.stop_gradient(self.targets(batch, bootstrap))
+        error = jnp.where(batch.mask[..., None], predicted - targets, 0.0)
+        return jnp.sum(jnp.square(error)) / (jnp.sum(batch.mask) * error.shape[-1])
+
+    def targets(self, batch: Episode, bootstrap: Float[Array, "moments B V"]) -> Float[Array, "T B V"]:
+        """What the values should have been."""
+        over = batch.terminated | batch.truncated
+        return lambda_returns(batch.reward, over, batch.mask, bootstrap, self.gamma, self.trace)
+
+    @property
+    def _optimiser(self) -> optax.GradientTransformation:
+        return make_optimiser(self.optimiser, self.learning_rate, self.clip)
+
+
+def best_values(
+    judge: Float[Array, "*batch A"], values: Float[Array, "*batch A"], available: Bool[Array, "*batch A"]
+) -> Float[Array, "*batch"]:
+    """The value of the action that the judge likes best: double Q-learning, if judge and values differ."""
+    best = jnp.argmax(mask_scores(judge, available), axis=-1)
+    return jnp.take_along_axis(values, best[..., None], axis=-1)[..., 0]
+
+
+def lambda_returns(
+    reward: Float[Array, "T B"],
+    over: Bool[Array, "T B"],
+    mask: Bool[Array, "T B"],
+    bootstrap: Float[Array, "T+1 B V"],
+    gamma: float,
+    trace: float,
+) -> Float[Array, "T B V"]:
+    """G_t = r_t + gamma ((1 - lambda) v_t+1 + lambda G_t+1), where nothing follows the end of an episode.
+
+    An episode that was cut off before its end has no G after the cut: v alone stands there.
+    """
+
+    def backwards(following: Float[Array, "B V"], step: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, over, taken, here, value = step
+        mixed = (1.0 - trace) * value + trace * following
+        result = reward[:, None] + gamma * jnp.where(over[:, None], 0.0, mixed)
+        return jnp.where(taken[:, None], result, here), result
+
+    steps = (reward, over, mask, bootstrap[:-1], bootstrap[1:])
+    return jax.lax.scan(backwards, bootstrap[-1], steps, reverse=True)[1]

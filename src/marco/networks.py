@@ -1,0 +1,224 @@
+"""The few networks there are. Weights are (in, out); initial values are uniform, as in PyTorch."""
+
+from functools import lru_cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from marco.types import Episode, Spec, TimeStep
+
+
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
+    bound = fan_in**-0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+class Dense(eqx.Module):
+    """x W + b."""
+
+    weight: Float[Array, "*stack in out"]
+    bias: Float[Array, "*stack out"]
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, size_in: int, size_out: int) -> "Dense":
+        """Draw the weights."""
+        key_weight, key_bias = jax.random.split(key)
+        return cls(
+            _uniform(key_weight, (size_in, size_out), size_in), _uniform(key_bias, (size_out,), size_in)
+        )
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+        """Apply to the last axis."""
+        return x @ self.weight + self.bias
+
+
+class MLP(eqx.Module):
+    """Dense layers with ReLU between them."""
+
+    layers: tuple[Dense, ...]
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, *sizes: int) -> "MLP":
+        """Draw the weights of layers from size to size."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        return cls(tuple(Dense.create(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)))
+
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+        """Apply to the last axis."""
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)
+
+
+class GRU(eqx.Module):
+    """A gated recurrent unit, split so that the part that needs no memory is done for all time at once."""
+
+    from_input: Dense
+    from_memory: Dense
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, size_in: int, size: int) -> "GRU":
+        """Draw the weights."""
+        keys = jax.random.split(key, 4)
+        shapes = ((size_in, 3 * size), (3 * size,), (size, 3 * size), (3 * size,))
+        drawn = [_uniform(k, shape, size) for k, shape in zip(keys, shapes, strict=True)]
+        return cls(Dense(*drawn[:2]), Dense(*drawn[2:]))
+
+    def __call__(
+        self, memory: Float[Array, "*batch H"], projected: Float[Array, "*batch 3*H"]
+    ) -> Float[Array, "*batch H"]:
+        """The next memory, from the last one and `from_input` of what is seen."""
+        reset_in, update_in, new_in = jnp.split(projected, 3, axis=-1)
+        reset_mem, update_mem, new_mem = jnp.split(self.from_memory(memory), 3, axis=-1)
+        update = jax.nn.sigmoid(update_in + update_mem)
+        new = jnp.tanh(new_in + jax.nn.sigmoid(reset_in + reset_mem) * new_mem)
+        return (1.0 - update) * new + update * memory
+
+
+class RecurrentNetwork(eqx.Module):
+    """Dense, GRU, dense: the agents' network in the paper."""
+
+    encoder: Dense
+    gru: GRU
+    head: Dense
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, size_in: int, hidden: int, size_out: int) -> "RecurrentNetwork":
+        """Draw the weights."""
+        keys = jax.random.split(key, 3)
+        return cls(
+            Dense.create(keys[0], size_in, hidden),
+            GRU.create(keys[1], hidden, hidden),
+            Dense.create(keys[2], hidden, size_out),
+        )
+
+    @property
+    def hidden(self) -> int:
+        """The size of the memory."""
+        return self.head.weight.shape[-2]
+
+    def project(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch gates"]:
+        """Everything before the memory comes in."""
+        return self.gru.from_input(jax.nn.relu(self.encoder(x)))
+
+    def step(
+        self, memory: Float[Array, "*batch H"], x: Float[Array, "*batch in"]
+    ) -> tuple[Float[Array, "*batch H"], Float[Array, "*batch out"]]:
+        """One moment."""
+        memory = self.gru(memory, self.project(x))
+        return memory, self.head(memory)
+
+    def unroll(self, x: Float[Array, "T *batch in"]) -> Float[Array, "T *batch out"]:
+        """A whole episode from an empty memory."""
+
+        def one_moment(memory: Array, projected: Array) -> tuple[Array, Array]:
+            memory = self.gru(memory, projected)
+            return memory, memory
+
+        empty = jnp.zeros((*x.shape[1:-1], self.hidden))
+        return self.head(jax.lax.scan(one_moment, empty, self.project(x))[1])
+
+
+class TeamNetwork(eqx.Module):
+    """A score for every action of every agent, from what that agent has seen and done.
+
+    The agents share one network that is told who is asking, or have one each. With `factored`, an action
+    of several factors scores the sum of its factors' scores: `reference` needs 15 of them, not 50.
+    """
+
+    network: RecurrentNetwork
+    spec: Spec = eqx.field(static=True)
+    shared: bool = eqx.field(static=True)
+    factored: bool = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls, key: PRNGKeyArray, spec: Spec, hidden: int = 64, shared: bool = True, factored: bool = True
+    ) -> "TeamNetwork":
+        """Draw the weights."""
+        size_in = spec.observation_width + spec.num_actions + spec.num_agents
+        size_out = head_table(spec, factored).shape[-1]
+        if shared:
+            network = RecurrentNetwork.create(key, size_in, hidden, size_out)
+        else:
+            keys = jax.random.split(key, spec.num_agents)
+            network = jax.vmap(lambda k: RecurrentNetwork.create(k, size_in, hidden, size_out))(keys)
+        return cls(network, spec, shared, factored)
+
+    def start(self) -> Float[Array, "N H"]:
+        """The empty memory of every agent."""
+        return jnp.zeros((self.spec.num_agents, self.network.hidden))
+
+    def step(
+        self, memory: Float[Array, "N H"], timestep: TimeStep
+    ) -> tuple[Float[Array, "N H"], Float[Array, "N A"]]:
+        """One moment: the new memory and the scores."""
+        x = self._inputs(timestep.observation, timestep.previous_actions)
+        if self.shared:
+            memory, heads = self.network.step(memory, x)
+        else:
+            memory, heads = jax.vmap(RecurrentNetwork.step)(self.network, memory, x)
+        return memory, self._scores(heads)
+
+    def unroll(
+        self, observation: Float[Array, "T B N O"], previous_actions: Int[Array, "T B N"]
+    ) -> Float[Array, "T B N A"]:
+        """The scores at every moment of whole episodes."""
+        x = self._inputs(observation, previous_actions)
+        if self.shared:
+            return self._scores(self.network.unroll(x))
+        return self._scores(jax.vmap(RecurrentNetwork.unroll, (0, 2), 2)(self.network, x))
+
+    def _inputs(
+        self, observation: Float[Array, "*batch N O"], previous_actions: Int[Array, "*batch N"]
+    ) -> Float[Array, "*batch N in"]:
+        last = jax.nn.one_hot(previous_actions, self.spec.num_actions)
+        who = jnp.broadcast_to(jnp.eye(self.spec.num_agents), (*last.shape[:-1], self.spec.num_agents))
+        return jnp.concatenate([observation, last, who], axis=-1)
+
+    def _scores(self, heads: Float[Array, "*batch N out"]) -> Float[Array, "*batch N A"]:
+        table = head_table(self.spec, self.factored)
+        if is_identity(self.spec, self.factored):
+            return heads
+        return jnp.einsum("...nh,nah->...na", heads, jnp.asarray(table))
+
+
+@lru_cache
+def head_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
+    """Which outputs of the network add up to each action's score."""
+    if not factored:
+        return np.broadcast_to(
+            np.eye(spec.num_actions, dtype=np.float32), (spec.num_agents,) + (spec.num_actions,) * 2
+        )
+    width = max(sum(factor.size for factor in agent.factors) for agent in spec.agents)
+    table = np.zeros((spec.num_agents, spec.num_actions, width), np.float32)
+    for index, agent in enumerate(spec.agents):
+        actions, offset = np.arange(agent.num_actions), 0
+        rest = actions
+        for factor in agent.factors:
+            rest, value = np.divmod(rest, factor.size)
+            table[index, actions, offset + value] = 1.0
+            offset += factor.size
+    return table
+
+
+@lru_cache
+def is_identity(spec: Spec, factored: bool) -> bool:
+    """Whether the network's outputs already are the actions' scores (padding apart)."""
+    return not factored or all(len(agent.factors) == 1 for agent in spec.agents)
+
+
+def previous_actions(episode: Episode) -> Int[Array, "moments *batch N"]:
+    """The actions before each moment of an episode; none before the first."""
+    none = jnp.full_like(episode.actions[:1], -1)
+    return jnp.concatenate([none, episode.actions])
+
+
+def mask_scores(
+    scores: Float[Array, "*batch A"], available: Bool[Array, "*batch A"]
+) -> Float[Array, "*batch A"]:
+    """Scores in which an action that is not available is never the best."""
+    return jnp.where(available, scores, -jnp.inf)

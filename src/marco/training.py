@@ -1,0 +1,67 @@
+"""The one loop of all learners in all worlds, true or learned: play, learn, repeat."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
+
+from marco.environments.environment import Environment
+from marco.learners.learner import Learner, LearnerState, Metrics
+from marco.rollout import rollout
+from marco.types import Spec
+
+
+class TrainingState(NamedTuple):
+    """What a learner has learned, and from how much."""
+
+    learner: LearnerState
+    samples: Int[Array, ""]
+    """Steps taken in the world."""
+    updates: Int[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("learner", "spec"))
+def begin(key: PRNGKeyArray, learner: Learner, spec: Spec) -> TrainingState:
+    """Before the first sample."""
+    return TrainingState(learner.init(key, spec), jnp.int32(0), jnp.int32(0))
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="state")
+def train(
+    key: PRNGKeyArray,
+    env: Environment[Any],
+    learner: Learner,
+    state: TrainingState,
+    updates: Int[ArrayLike, ""],
+) -> tuple[TrainingState, Metrics]:
+    """Play and learn `updates` times; also the means over these of what was seen on the way.
+
+    World and state are arguments, so that a fresh model of the same shape costs no compilation, and
+    seeds are one more `vmap`. Randomness depends on the key and on the updates done so far, so that a
+    training cut in two ends as one in a piece does.
+    """
+
+    def one_update(_: Array, carry: tuple[TrainingState, Metrics]) -> tuple[TrainingState, Metrics]:
+        state, sums = carry
+        state, metrics = _update(jax.random.fold_in(key, state.updates), env, learner, state)
+        return state, jax.tree.map(jnp.add, sums, metrics)
+
+    shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
+    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    state, sums = jax.lax.fori_loop(0, updates, one_update, (state, nothing))
+    return state, jax.tree.map(lambda total: total / updates, sums)
+
+
+def _update(
+    key: PRNGKeyArray, env: Environment[Any], learner: Learner, state: TrainingState
+) -> tuple[TrainingState, Metrics]:
+    key_play, key_learn = jax.random.split(key)
+    policy = learner.act(state.learner, state.samples)
+    keys = jax.random.split(key_play, learner.episodes_per_update)
+    episodes = jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
+    learned, metrics = learner.update(key_learn, state.learner, episodes)
+    samples = state.samples + jnp.sum(episodes.mask, dtype=jnp.int32)
+    metrics = metrics | {"return": jnp.mean(episodes.undiscounted_return)}
+    return TrainingState(learned, samples, state.updates + 1), metrics
