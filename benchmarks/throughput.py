@@ -10,17 +10,10 @@ falls on both.
 
 import argparse
 import json
-import os
-import platform
-import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -38,6 +31,7 @@ from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.rollout import RandomPolicy
 from marco.types import TimeStep
+from record import RESULTS, provenance
 
 Totals = Float[Array, " 2"]
 """The sum of all rewards and of all observations."""
@@ -170,34 +164,6 @@ def measure(world: str, env: Environment[Any], rival: str, worlds: int, repeats:
     return Row(world, rival, worlds, loop, speeds[0], speeds[1] if len(speeds) > 1 else [])
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = [line.split(":")[1].strip() for line in _lines(cpuinfo) if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "platform": platform.platform(),
-        "device": str(jax.devices()[0]),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "jaxmarl": version("jaxmarl") if find_spec("jaxmarl") else None,
-        "mpe2": version("mpe2") if find_spec("mpe2") else None,
-    }
-
-
-def commit() -> str:
-    """The commit that was measured, marked if the tree had changes."""
-    here = Path(__file__).parent
-    git = partial(subprocess.run, cwd=here, capture_output=True, text=True, check=False)
-    head = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip() or "none"
-    return head + ("-dirty" if git(["git", "status", "--porcelain"]).stdout.strip() else "")
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
 # --- Reporting ---------------------------------------------------------------------------------------------
 
 
@@ -220,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 64, 1024, 16384])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "throughput.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "throughput.json")
     arguments = parser.parse_args()
     console = Console()
     for module in ("jaxmarl", "mpe2"):
@@ -236,10 +202,7 @@ def main() -> None:
     if python:
         console.print(f"mpe2 (Python, one world of reference): {median(python):,.0f} steps per second.")
     results = {
-        "command": shlex.join(["python", *sys.argv]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "machine": machine(),
+        **provenance(),
         "unit": "steps of one world (all agents act) per second, one figure per repeat",
         "rows": [asdict(row) | {"ratios": row.ratios} for row in rows],
         "mpe2": python,

@@ -1,6 +1,7 @@
 """What a team is worth: exactly where chance can be enumerated, else from many episodes."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,14 +20,26 @@ class Estimate(NamedTuple):
     mean: float
     standard_error: float
     episodes: int
+    steps: int
+    """Steps that were taken in the world for it."""
 
 
 def sampled_value(key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int) -> Estimate:
     """The mean undiscounted return over independent episodes."""
     if episodes < 2:
         raise ValueError(f"an estimate needs at least 2 episodes, got {episodes}.")
-    returns = np.asarray(rollouts(key, env, policy, episodes).undiscounted_return, np.float64)
-    return Estimate(float(returns.mean()), float(returns.std(ddof=1) / math.sqrt(episodes)), episodes)
+    returns, lengths = _returns(key, env, policy, episodes)
+    values = np.asarray(returns, np.float64)
+    error = float(values.std(ddof=1) / math.sqrt(episodes))
+    return Estimate(float(values.mean()), error, episodes, int(np.sum(lengths)))
+
+
+@partial(jax.jit, static_argnames="episodes")
+def _returns(
+    key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int
+) -> tuple[Float[Array, " B"], Int[Array, " B"]]:
+    played = rollouts(key, env, policy, episodes)
+    return played.undiscounted_return, played.length
 
 
 class Histories(NamedTuple):

@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.types import Episode, Spec, TimeStep
 
+UNROLL = 8
+"""Moments compiled in a row: a short episode has no loop left, which on a CPU is three times as fast."""
+
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
     bound = fan_in**-0.5
@@ -119,7 +122,7 @@ class RecurrentNetwork(eqx.Module):
             return memory, memory
 
         empty = jnp.zeros((*x.shape[1:-1], self.hidden))
-        return self.head(jax.lax.scan(one_moment, empty, self.project(x))[1])
+        return self.head(jax.lax.scan(one_moment, empty, self.project(x), unroll=UNROLL)[1])
 
 
 class TeamNetwork(eqx.Module):

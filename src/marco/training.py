@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from marco.environments.environment import Environment
 from marco.learners.learner import Learner, LearnerState, Metrics
-from marco.rollout import rollout
+from marco.rollout import rollout, rollouts
 from marco.types import Spec
 
 
@@ -65,3 +65,38 @@ def _update(
     samples = state.samples + jnp.sum(episodes.mask, dtype=jnp.int32)
     metrics = metrics | {"return": jnp.mean(episodes.undiscounted_return)}
     return TrainingState(learned, samples, state.updates + 1), metrics
+
+
+class Best(NamedTuple):
+    """The best of several trainings, by its greedy value in the world it was trained in."""
+
+    state: TrainingState
+    values: Float[Array, " R"]
+    """What each of them is worth there."""
+    samples: Int[Array, ""]
+    """Steps taken in the world by all of them, choosing included."""
+
+
+@partial(jax.jit, static_argnames=("learner", "restarts", "episodes"))
+def train_best(
+    key: PRNGKeyArray,
+    env: Environment[Any],
+    learner: Learner,
+    updates: Int[ArrayLike, ""],
+    restarts: int,
+    episodes: int = 4_096,
+) -> Best:
+    """Train from `restarts` beginnings and keep the team that is worth most over so many episodes.
+
+    For worlds whose samples are free: learned ones. Optimisers differ more by luck than by settings.
+    """
+
+    def one(key: PRNGKeyArray) -> tuple[TrainingState, Array, Array]:
+        key_begin, key_train, key_judge = jax.random.split(key, 3)
+        state, _ = train(key_train, env, learner, begin(key_begin, learner, env.spec), updates)
+        judged = rollouts(key_judge, env, learner.greedy(state.learner), episodes)
+        return state, judged.undiscounted_return.mean(), state.samples + judged.length.sum()
+
+    states, values, samples = jax.vmap(one)(jax.random.split(key, restarts))
+    best: TrainingState = jax.tree.map(lambda leaf: leaf[jnp.argmax(values)], states)
+    return Best(best, values, samples.sum())

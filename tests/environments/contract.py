@@ -91,7 +91,7 @@ def jit_changes_nothing(env, keys, batch):
         np.testing.assert_allclose(timestep.state, batch.state[t, 0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(timestep.observation, batch.observation[t, 0], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(timestep.available, batch.available[t, 0])
-        state, timestep = env.step(jax.random.split(key)[1], state, batch.actions[t, 0])
+        state, timestep = env.step(jax.random.split(key)[1], state, jnp.asarray(batch.actions[t, 0]))
         np.testing.assert_allclose(timestep.reward, batch.reward[t, 0], rtol=1e-5, atol=1e-6)
 
 

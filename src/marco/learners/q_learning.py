@@ -1,7 +1,7 @@
 """IQL, VDN and QMIX: one recurrent Q-learner with three mixers."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ from marco.learners.learner import (
     make_optimiser,
 )
 from marco.learners.mixers import Mixer, MixerName, make_mixer
-from marco.networks import TeamNetwork, mask_scores, previous_actions
+from marco.networks import UNROLL, TeamNetwork, mask_scores, previous_actions
 from marco.rollout import EpsilonGreedy, Policy
 from marco.types import Episode, Spec
 
@@ -118,7 +118,7 @@ class QLearner:
         replay = add(state.replay, episodes)
         enough = replay.size >= self.batch
 
-        def one_step(carry: tuple[QFunction, optax.OptState], key: PRNGKeyArray) -> tuple[tuple, Array]:
+        def one_step(carry: tuple[QFunction, optax.OptState], key: PRNGKeyArray) -> tuple[Any, Array]:
             online, optimiser = carry
             batch = sample(key, replay, self.batch)
             loss, gradient = jax.value_and_grad(self.loss)(online, state.target, batch)
@@ -131,7 +131,7 @@ class QLearner:
         updates = state.updates + 1
         due = updates % self.target_every == 0
         target = jax.tree.map(lambda new, old: jnp.where(due, new, old), online, state.target)
-        loss = jnp.where(enough, losses.mean(), jnp.nan)
+        loss = jnp.where(enough, losses.mean(), 0.0)
         return QState(online, target, optimiser, replay, updates), {"loss": loss}
 
     def loss(self, online: QFunction, target: QFunction, batch: Episode) -> Float[Array, ""]:
@@ -185,4 +185,4 @@ def lambda_returns(
         return jnp.where(taken[:, None], result, here), result
 
     steps = (reward, over, mask, bootstrap[:-1], bootstrap[1:])
-    return jax.lax.scan(backwards, bootstrap[-1], steps, reverse=True)[1]
+    return jax.lax.scan(backwards, bootstrap[-1], steps, reverse=True, unroll=UNROLL)[1]

@@ -1,0 +1,1 @@
+"""Runs: settings, loops, folders and figures."""
