@@ -1,7 +1,7 @@
 """What the learners reach in the true worlds, and how fast: `python benchmarks/learners.py STUDY ...`.
 
 Curves are model-free training on a budget of samples; `free` studies train by the default recipe where
-samples cost nothing. Every study is one JSON file under benchmarks/results.
+samples cost nothing. Every study is one JSON file under benchmarks/results/learners.
 """
 
 import argparse
@@ -49,7 +49,6 @@ STUDIES: dict[str, Curve | Free] = {
     "bridge-vdn-paper": Curve("bridge", QLearner("vdn"), 1_000_000, 50_000),
     "bridge-vdn-tuned": Curve("bridge", QLearner("vdn", **PYMARL), 1_000_000, 50_000),
     "reference-qmix-paper": Curve("reference", QLearner("qmix"), 1_000_000, 50_000),
-    "reference-qmix-tuned": Curve("reference", QLearner("qmix", factored=True, **PYMARL), 1_000_000, 50_000),
     "reference-mappo-tuned": Curve(
         "reference",
         MAPPO(hidden=128, learning_rate=2e-3, episodes_per_update=32),
@@ -110,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("studies", nargs="+", choices=STUDIES, metavar="STUDY", help=", ".join(STUDIES))
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS / "learners")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.studies:
