@@ -49,6 +49,7 @@ STUDIES: dict[str, Curve | Free] = {
     "bridge-vdn-paper": Curve("bridge", QLearner("vdn"), 1_000_000, 50_000),
     "bridge-vdn-tuned": Curve("bridge", QLearner("vdn", **PYMARL), 1_000_000, 50_000),
     "reference-qmix-paper": Curve("reference", QLearner("qmix"), 1_000_000, 50_000),
+    "reference-qmix-tuned": Curve("reference", QLearner("qmix", factored=True, **PYMARL), 1_000_000, 50_000),
     "reference-mappo-tuned": Curve(
         "reference",
         MAPPO(hidden=128, learning_rate=2e-3, episodes_per_update=32),
