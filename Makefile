@@ -10,7 +10,7 @@ demo: $(VENV)/runtime
 
 ## Everything a change must pass.
 test: lint types
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

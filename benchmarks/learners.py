@@ -16,9 +16,8 @@ import jax
 import numpy as np
 
 from marco.environments.worlds import make, optimum
-from marco.evaluation import sampled_value
-from marco.experiments.model_free import exact_values, model_free
-from marco.experiments.presets import make_recipe
+from marco.experiments.model_free import ModelFree, judge
+from marco.experiments.presets import default_recipe
 from marco.experiments.seeds import seed_keys
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
@@ -65,7 +64,7 @@ def run_curve(study: Curve, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Train, and keep every evaluation."""
     env = make(study.world)
     curve = []
-    for evaluation, _ in model_free(env, study.learner, seeds, study.samples, study.every):
+    for evaluation, _ in ModelFree(env, study.learner, seeds, study.samples, study.every).run():
         curve.append(evaluation._asdict())
         print(f"  {np.mean(evaluation.samples):>10.0f} samples: {_spread(evaluation.returns)}", flush=True)
     return {"learner": asdict(study.learner), "curve": curve}
@@ -74,7 +73,7 @@ def run_curve(study: Curve, seeds: tuple[int, ...]) -> dict[str, Any]:
 def run_free(study: Free, seeds: tuple[int, ...]) -> dict[str, Any]:
     """Train by the default recipe twice: the second time is without compilation."""
     env = make(study.world)
-    recipe = make_recipe("default", env.spec)
+    recipe = default_recipe(env.spec)
     over_seeds = jax.jit(
         jax.vmap(lambda key: train_best(key, env, recipe.learner, recipe.updates, recipe.restarts))
     )
@@ -87,13 +86,13 @@ def run_free(study: Free, seeds: tuple[int, ...]) -> dict[str, Any]:
         recipe.learner.greedy(jax.tree.map(lambda leaf, i=i: leaf[i], best.state.learner))
         for i in range(len(seeds))
     ]
-    exact = exact_values(env, policies)
-    returns = exact or [sampled_value(jax.random.key(1), env, policy, 20_000).mean for policy in policies]
+    estimates = [judge(jax.random.key(1), env, policy, 20_000) for policy in policies]
+    returns = [estimate.mean for estimate in estimates]
     print(f"  {_spread(returns)} in {seconds[1]:.1f} s", flush=True)
     return {
         "recipe": {"updates": recipe.updates, "restarts": recipe.restarts, "learner": asdict(recipe.learner)},
         "returns": returns,
-        "exact": exact is not None,
+        "standard_errors": [estimate.standard_error for estimate in estimates],
         "values_of_restarts": np.asarray(best.values).tolist(),
         "samples_per_seed": np.asarray(best.samples).tolist(),
         "seconds_with_compilation": seconds[0],

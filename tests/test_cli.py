@@ -112,3 +112,67 @@ def test_importing_marco_needs_no_optional_package():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "pip install 'marco-marl[pettingzoo]'" in ran.stdout
+
+
+def test_train_evaluate_and_load(run, tmp_path):
+    import json
+
+    import marco
+
+    folder = tmp_path / "run"
+    options = (
+        "--samples",
+        "120",
+        "--seeds",
+        "2",
+        "--seed",
+        "4",
+        "--evaluate-every",
+        "60",
+        "--out",
+        str(folder),
+    )
+    out, err, status = run("train", "switch", "--preset", "paper", "--set", "horizon=3", *options)
+    assert status == 0, err
+    assert "exact return" in out
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["world"], config["settings"], config["seeds"]) == ("switch", {"horizon": 3}, [4, 5])
+    assert config["learner"]["mixer"] == "iql"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 2
+    assert max(lines[-1]["samples"]) <= 120
+    out, _, status = run("evaluate", str(folder), "--json")
+    result = json.loads(out)
+    assert result["optimum"] == pytest.approx(2 / 9)
+    assert [row["exact"] for row in result["seeds"]] == pytest.approx(lines[-1]["returns"])
+    assert result["exact"] == pytest.approx(sum(lines[-1]["returns"]) / 2)
+    team = marco.load(folder, seed=5)
+    assert len(team.act([[1, 0], [0, 0], [0, 0]], [[1, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]])) == 3
+    assert "0.2222" in run("evaluate", str(folder))[0]
+    _, err, status = run("train", "switch", "--preset", "paper", *options)
+    assert status == 2
+    assert "exists already: choose another --out, or remove it" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("switch", "--samples", "100"), "samples=100 is less than one update may take"),
+        (("switch", "--seeds", "0"), "--seeds must be at least 1, got 0"),
+        (("reference", "--seeds", "100000"), "seeds need about"),
+        (("mpe2.simple_spread_v3:parallel_env", "--seeds", "2"), "start one process per seed"),
+        (("switch", "--preset", "paper", "--learner", "mappo"), "the paper gives no numbers for mappo"),
+    ],
+)
+def test_bad_trainings_are_refused_and_leave_nothing_behind(run, arguments, message, tmp_path):
+    folder = tmp_path / "run"
+    _, err, status = run("train", *arguments, "--out", str(folder))
+    assert status == 2
+    assert message in err
+    assert not folder.exists()
+
+
+def test_evaluating_what_is_no_run_is_refused(run, tmp_path):
+    _, err, status = run("evaluate", str(tmp_path))
+    assert status == 2
+    assert "is no run: it has no config.json" in err

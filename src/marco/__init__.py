@@ -17,12 +17,18 @@ from marco.environments.switch import Switch
 from marco.environments.tabular import Tabular, tabular
 from marco.environments.worlds import WORLDS, make, optimum
 from marco.evaluation import exact_value, sampled_value
+from marco.learners.mappo import MAPPO
+from marco.learners.q_learning import QLearner
+from marco.policy import AgentPolicy, TeamPolicy, load
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollout, rollouts
+from marco.training import TrainingState, begin, train, train_best
 from marco.types import Agent, Categorical, Continuous, Episode, Factor, Spec, TimeStep, binary
 
 __all__ = [
+    "MAPPO",
     "WORLDS",
     "Agent",
+    "AgentPolicy",
     "Bridge",
     "Categorical",
     "Continuous",
@@ -37,16 +43,21 @@ __all__ = [
     "JaxMARLWorld",
     "PettingZooWorld",
     "Policy",
+    "QLearner",
     "RandomPolicy",
     "Reference",
     "Spec",
     "Switch",
     "Tabular",
+    "TeamPolicy",
     "TimeStep",
+    "TrainingState",
     "Transition",
     "WorldError",
+    "begin",
     "binary",
     "exact_value",
+    "load",
     "make",
     "optimum",
     "play",
@@ -54,4 +65,6 @@ __all__ = [
     "rollouts",
     "sampled_value",
     "tabular",
+    "train",
+    "train_best",
 ]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from marco.environments.environment import Environment, EnvironmentState, FiniteEnvironment
-from marco.rollout import Memory, Policy, rollouts
+from marco.environments.environment import Environment, EnvironmentState, FiniteEnvironment, HostWorld
+from marco.rollout import Memory, Policy, play, rollouts
 from marco.types import TimeStep
 
 
@@ -20,6 +20,7 @@ class Estimate(NamedTuple):
     mean: float
     standard_error: float
     episodes: int
+    """None, if the mean is exact."""
     steps: int
     """Steps that were taken in the world for it."""
 
@@ -29,9 +30,22 @@ def sampled_value(key: PRNGKeyArray, env: Environment[Any], policy: Policy, epis
     if episodes < 2:
         raise ValueError(f"an estimate needs at least 2 episodes, got {episodes}.")
     returns, lengths = _returns(key, env, policy, episodes)
-    values = np.asarray(returns, np.float64)
-    error = float(values.std(ddof=1) / math.sqrt(episodes))
-    return Estimate(float(values.mean()), error, episodes, int(np.sum(lengths)))
+    return _estimate(np.asarray(returns), np.asarray(lengths))
+
+
+def sampled_value_in_host(key: PRNGKeyArray, world: HostWorld, policy: Policy, episodes: int) -> Estimate:
+    """The same in a world outside JAX, one episode after the other."""
+    if episodes < 2:
+        raise ValueError(f"an estimate needs at least 2 episodes, got {episodes}.")
+    played = [play(one, world, policy) for one in jax.random.split(key, episodes)]
+    returns = np.array([episode.undiscounted_return for episode in played])
+    return _estimate(returns, np.array([episode.length for episode in played]))
+
+
+def _estimate(returns: np.ndarray, lengths: np.ndarray) -> Estimate:
+    values = returns.astype(np.float64)
+    error = float(values.std(ddof=1) / math.sqrt(values.size))
+    return Estimate(float(values.mean()), error, values.size, int(lengths.sum()))
 
 
 @partial(jax.jit, static_argnames="episodes")

@@ -28,10 +28,8 @@ class Dense(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, size_out: int) -> "Dense":
         """Draw the weights."""
-        key_weight, key_bias = jax.random.split(key)
-        return cls(
-            _uniform(key_weight, (size_in, size_out), size_in), _uniform(key_bias, (size_out,), size_in)
-        )
+        drawn = _uniform(key, (size_in + 1, size_out), size_in)
+        return cls(drawn[:-1], drawn[-1])
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         """Apply to the last axis."""
@@ -65,10 +63,8 @@ class GRU(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, size: int) -> "GRU":
         """Draw the weights."""
-        keys = jax.random.split(key, 4)
-        shapes = ((size_in, 3 * size), (3 * size,), (size, 3 * size), (3 * size,))
-        drawn = [_uniform(k, shape, size) for k, shape in zip(keys, shapes, strict=True)]
-        return cls(Dense(*drawn[:2]), Dense(*drawn[2:]))
+        drawn = _uniform(key, (size_in + size + 2, 3 * size), size)
+        return cls(Dense(drawn[:size_in], drawn[-1]), Dense(drawn[size_in:-2], drawn[-2]))
 
     def __call__(
         self, memory: Float[Array, "*batch H"], projected: Float[Array, "*batch 3*H"]

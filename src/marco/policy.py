@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Rows = Sequence[Any] | NDArray[Any]
+"""One entry per agent."""
 
 FORMAT = 1
 """The version of the policy file's format."""
@@ -96,11 +100,9 @@ class TeamPolicy:
         for agent in self.agents:
             agent.reset()
 
-    def act(
-        self, observations: Sequence[ArrayLike], available: Sequence[ArrayLike] | None = None
-    ) -> list[int]:
+    def act(self, observations: Rows, available: Rows | None = None) -> list[int]:
         """One action per agent, from one observation (and one mask, where actions are limited) per agent."""
-        masks: Sequence[ArrayLike | None] = [None] * len(self.agents) if available is None else available
+        masks: Rows = [None] * len(self.agents) if available is None else available
         if len(observations) != len(self.agents) or len(masks) != len(self.agents):
             raise ValueError(
                 f"the team has {len(self.agents)} agents, "
@@ -122,7 +124,7 @@ def load(path: str | Path, seed: int | None = None) -> TeamPolicy:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         facts = json.loads(str(arrays.pop("facts")))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
         raise ValueError(f"{file} is no policy file, or is damaged: {error}") from error
     if facts.get("format") != FORMAT:
         raise ValueError(

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
-from marco.environments.environment import Environment
+from marco.environments.environment import Environment, HostWorld
 from marco.learners.learner import Learner, LearnerState, Metrics
-from marco.rollout import rollout, rollouts
-from marco.types import Spec
+from marco.rollout import play, rollout, rollouts
+from marco.types import Episode, Spec
 
 
 class TrainingState(NamedTuple):
@@ -54,6 +54,22 @@ def train(
     return state, jax.tree.map(lambda total: total / updates, sums)
 
 
+def train_in_host(
+    key: PRNGKeyArray, world: HostWorld, learner: Learner, state: TrainingState, updates: int
+) -> tuple[TrainingState, Metrics]:
+    """`train` in a world outside JAX: episodes come one by one from a host loop, learning is compiled."""
+    seen = []
+    for _ in range(updates):
+        key_play, key_learn = jax.random.split(jax.random.fold_in(key, state.updates))
+        policy = learner.act(state.learner, state.samples)
+        keys = jax.random.split(key_play, learner.episodes_per_update)
+        played = [play(key_one, world, policy) for key_one in keys]
+        episodes = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *played)
+        state, metrics = _learn(key_learn, learner, state, episodes)
+        seen.append(metrics)
+    return state, jax.tree.map(lambda *values: jnp.stack(values).mean(), *seen)
+
+
 def _update(
     key: PRNGKeyArray, env: Environment[Any], learner: Learner, state: TrainingState
 ) -> tuple[TrainingState, Metrics]:
@@ -61,7 +77,14 @@ def _update(
     policy = learner.act(state.learner, state.samples)
     keys = jax.random.split(key_play, learner.episodes_per_update)
     episodes = jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
-    learned, metrics = learner.update(key_learn, state.learner, episodes)
+    return _learn(key_learn, learner, state, episodes)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _learn(
+    key: PRNGKeyArray, learner: Learner, state: TrainingState, episodes: Episode
+) -> tuple[TrainingState, Metrics]:
+    learned, metrics = learner.update(key, state.learner, episodes)
     samples = state.samples + jnp.sum(episodes.mask, dtype=jnp.int32)
     metrics = metrics | {"return": jnp.mean(episodes.undiscounted_return)}
     return TrainingState(learned, samples, state.updates + 1), metrics

@@ -67,7 +67,7 @@ def test_memory_is_needed_and_had(trace):
 
 def test_memory_by_policy_gradients():
     env = probes.memory()
-    learner = MAPPO(episodes_per_update=64, gamma=1.0, learning_rate=3e-3)
+    learner = MAPPO(episodes_per_update=128, gamma=1.0, learning_rate=1e-3)
     state = learned(env, learner, 300)
     assert exact_value(env, learner.greedy(state.learner)) == pytest.approx(1.0)
 

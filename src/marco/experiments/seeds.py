@@ -8,18 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import ArrayLike, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Int, Key
 
 from marco.environments.environment import Environment
-from marco.learners.learner import Learner, Metrics
-from marco.rollout import Policy
+from marco.learners.learner import Learner, Metrics, RecurrentPolicy
 from marco.training import TrainingState, begin, train
 from marco.types import Spec
 
 Tree = TypeVar("Tree")
 
 
-def seed_keys(seeds: tuple[int, ...]) -> PRNGKeyArray:
+def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " seeds"]:
     """One key per seed, on the devices that will use them."""
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
         raise ValueError(f"seeds must be different numbers from 0 on, got {list(seeds)}.")
@@ -35,14 +34,14 @@ def spread(tree: Tree) -> Tree:
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("seeds")))
 
 
-def begin_seeds(keys: PRNGKeyArray, learner: Learner, spec: Spec) -> TrainingState:
+def begin_seeds(keys: Key[Array, " seeds"], learner: Learner, spec: Spec) -> TrainingState:
     """Begin once per seed."""
     return jax.jit(jax.vmap(lambda key: begin(key, learner, spec)))(keys)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="state")
 def train_seeds(
-    keys: PRNGKeyArray,
+    keys: Key[Array, " seeds"],
     env: Environment[Any],
     learner: Learner,
     state: TrainingState,
@@ -53,15 +52,14 @@ def train_seeds(
     return over_seeds(keys, state)
 
 
-def policy_of_seed(learner: Learner, state: TrainingState, index: int) -> Policy:
+def policy_of_seed(learner: Learner, state: TrainingState, index: int) -> RecurrentPolicy:
     """The greedy team of one of the seeds."""
     # Gathered to one device: evaluation is small, and runs where the host can look at it.
-    one = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[index])), _weights(learner, state))
-    return one
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[index])), _greedy_teams(learner, state))
 
 
 @partial(jax.jit, static_argnames="learner")
-def _weights(learner: Learner, state: TrainingState) -> Policy:
+def _greedy_teams(learner: Learner, state: TrainingState) -> RecurrentPolicy:
     return jax.vmap(lambda one: learner.greedy(one.learner))(state)
 
 

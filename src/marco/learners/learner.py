@@ -15,30 +15,7 @@ from marco.types import Episode, Spec, TimeStep
 LearnerState = Any
 """Whatever a learner keeps between updates: a pytree of arrays."""
 
-Metrics = dict[str, Float[Array, ""]]
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """Frozen, hashable settings. What is learned lives in the state alone."""
-
-    @property
-    def episodes_per_update(self) -> int:
-        """How many episodes are played side by side before each update."""
-
-    def init(self, key: PRNGKeyArray, spec: Spec) -> LearnerState:
-        """Begin to learn."""
-
-    def act(self, state: LearnerState, samples: Int[Array, ""]) -> Policy:
-        """The policy that gathers episodes, after so many samples."""
-
-    def greedy(self, state: LearnerState) -> Policy:
-        """The team as it would be deployed."""
-
-    def update(
-        self, key: PRNGKeyArray, state: LearnerState, episodes: Episode
-    ) -> tuple[LearnerState, Metrics]:
-        """Learn from a batch of new episodes (axes T B)."""
+Metrics = dict[str, Array]
 
 
 class RecurrentPolicy(Policy):
@@ -60,6 +37,29 @@ class RecurrentPolicy(Policy):
         return memory, jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
 
 
+@runtime_checkable
+class Learner(Protocol):
+    """Frozen, hashable settings. What is learned lives in the state alone."""
+
+    @property
+    def episodes_per_update(self) -> int:
+        """How many episodes are played side by side before each update."""
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> LearnerState:
+        """Begin to learn."""
+
+    def act(self, state: LearnerState, samples: Int[Array, ""]) -> Policy:
+        """The policy that gathers episodes, after so many samples."""
+
+    def greedy(self, state: LearnerState) -> RecurrentPolicy:
+        """The team as it would be deployed."""
+
+    def update(
+        self, key: PRNGKeyArray, state: LearnerState, episodes: Episode
+    ) -> tuple[LearnerState, Metrics]:
+        """Learn from a batch of new episodes (axes T B)."""
+
+
 OptimiserName = Literal["adam", "rmsprop"]
 
 
@@ -69,7 +69,7 @@ def make_optimiser(name: OptimiserName, learning_rate: float, clip: float) -> op
         inner = optax.adam(learning_rate, eps=1e-5)
     else:
         inner = optax.rmsprop(learning_rate, decay=0.99, eps=1e-5, eps_in_sqrt=False)
-    return optax.chain(optax.clip_by_global_norm(clip), inner)
+    return optax.flatten(optax.chain(optax.clip_by_global_norm(clip), inner))
 
 
 def check_positive(owner: str, **values: float | int) -> None:

@@ -92,7 +92,7 @@ class MAPPO:
         """Draw from the actors' probabilities."""
         return RecurrentPolicy(state.online.actor, stochastic=True)
 
-    def greedy(self, state: MAPPOState) -> Policy:
+    def greedy(self, state: MAPPOState) -> RecurrentPolicy:
         """Each agent takes its most probable action."""
         return RecurrentPolicy(state.online.actor)
 

@@ -104,7 +104,7 @@ class QLearner:
         """Epsilon-greedy."""
         return EpsilonGreedy(self.greedy(state), self.epsilon(samples))
 
-    def greedy(self, state: QState) -> Policy:
+    def greedy(self, state: QState) -> RecurrentPolicy:
         """Each agent takes the action it values most."""
         return RecurrentPolicy(state.online.team)
 

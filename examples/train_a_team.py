@@ -1,0 +1,49 @@
+"""Train a team on a short riddle, and see by exact values what it has learned.
+
+    python examples/train_a_team.py
+
+Three agents, four steps: the best team earns 4/9. VDN learns it from some 160,000 steps. Half of the time it
+takes here is compilation.
+"""
+
+import time
+
+import jax
+
+from marco import QLearner, Switch, begin, exact_value, optimum, train
+
+PIECES, UPDATES = 4, 180
+
+
+def main() -> None:
+    """Train in pieces and evaluate after each."""
+    riddle = Switch(agents=3, horizon=4)
+    learner = QLearner(
+        mixer="vdn",
+        optimiser="adam",
+        learning_rate=2e-3,
+        trace=0.8,
+        epsilon_samples=60_000,
+        episodes_per_update=64,
+        replay=1_024,
+        batch=64,
+        target_every=50,
+    )
+    key_begin, key_train = jax.random.split(jax.random.key(0))
+    state = begin(key_begin, learner, riddle.spec)
+    print(f"before: {exact_value(riddle, learner.greedy(state.learner)):+.4f}")
+    for _ in range(PIECES):
+        clock = time.perf_counter()
+        # `train` takes the old state's memory for the new one: never use the old one again.
+        state, metrics = train(key_train, riddle, learner, state, UPDATES)
+        value = exact_value(riddle, learner.greedy(state.learner))
+        seconds = time.perf_counter() - clock
+        print(
+            f"{int(state.samples):>8,} steps: greedy {value:+.4f}, "
+            f"while exploring {float(metrics['return']):+.4f}, {seconds:.1f} s"
+        )
+    print(f"after: {value:+.4f}; the best team earns {optimum(riddle):+.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What a run shows while it runs: a live line in a terminal, plain lines elsewhere."""
+
+import time
+from types import TracebackType
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from marco.experiments.model_free import Evaluation
+
+
+class TrainingProgress:
+    """Follows a training from evaluation to evaluation."""
+
+    def __init__(self, console: Console, samples: int, optimum: float | None) -> None:
+        self._console, self._samples, self._optimum = console, samples, optimum
+        self._start, self._before = time.perf_counter(), (0.0, 0)
+        self._bar = Progress(
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} samples"),
+            BarColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("train", total=samples, status="compiling")
+
+    def __enter__(self) -> "TrainingProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, evaluation: Evaluation, epsilon: float | None) -> None:
+        """One more evaluation."""
+        done = int(np.mean(evaluation.samples))
+        seconds, before = evaluation.seconds - self._before[0], self._before[1]
+        rate = (done - before) * len(evaluation.samples) / max(seconds, 1e-9)
+        self._before = (evaluation.seconds, done)
+        parts = [f"return {spread(evaluation.returns)}"]
+        if epsilon is not None:
+            parts.append(f"epsilon {epsilon:.2f}")
+        parts.append(f"{rate:,.0f} samples/s")
+        status = ", ".join(parts)
+        self._bar.update(self._task, completed=done, status=status)
+        if not self._console.is_terminal:
+            left = seconds / max(done - before, 1) * (self._samples - done)
+            line = f"{done:,} of {self._samples:,} samples: {status}, {left:.0f} s left"
+            self._console.print(line, soft_wrap=True)
+
+
+def spread(values: list[float]) -> str:
+    """A mean, with the lowest and the highest if there are several."""
+    if len(values) == 1:
+        return f"{values[0]:.4f}"
+    return f"{np.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"

@@ -1,0 +1,8 @@
+"""What is compiled once is kept for the next run of the tests, and for the worker beside this one."""
+
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
