@@ -4,9 +4,11 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint types format clean
 
-## The main job, in minutes on two cores.
+## The worlds, and the riddle played at random and by the best protocol.
 demo: $(VENV)/runtime
-	$(BIN)/marco demo
+	$(BIN)/marco worlds
+	$(BIN)/marco play switch --seed 1
+	$(BIN)/marco play switch --seed 2 --policy expert
 
 ## Everything a change must pass.
 test: lint types

@@ -5,6 +5,9 @@ import pytest
 
 from marco.environments.environment import draw
 from marco.environments.switch import Switch
+from marco.environments.worlds import bridge
+from marco.learners.learner import RecurrentPolicy
+from marco.networks import TeamNetwork
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollouts
 from marco.types import TimeStep
 
@@ -113,3 +116,21 @@ def test_the_host_loop_stops_at_the_horizon_and_passes_new_seeds_on():
     assert world.seeds[0] != world.seeds[1]
     play(jax.random.key(0), world, RandomPolicy())
     assert world.seeds[2] == world.seeds[0]
+
+
+def test_wrong_shapes_are_refused_by_value(monkeypatch):
+    """Shapes in annotations are enforced in tests only: these are the errors that users see."""
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    env = Switch()
+    state, _ = env.reset(jax.random.key(0))
+    with pytest.raises(
+        ValueError, match=r"one action for each of its 3 agents, got actions of the shape \(2,\)"
+    ):
+        env.step(jax.random.key(0), state, jnp.zeros(2, jnp.int32))
+    with pytest.raises(
+        ValueError, match=r"shape \(3, 7\), agents by actions, but this policy gives \(3, 4\)"
+    ):
+        rollouts(jax.random.key(0), bridge(), AlwaysTell(), 2)
+    team = RecurrentPolicy(TeamNetwork.create(jax.random.key(0), Switch(4).spec, 8))
+    with pytest.raises(ValueError, match="this policy does not fit switch"):
+        rollouts(jax.random.key(0), env, team, 2)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.environment import Environment, HostWorld, draw
-from marco.types import Episode, TimeStep
+from marco.types import Episode, Spec, TimeStep
 
 Memory = Any
 """What a policy remembers within an episode: a pytree, such as one recurrent state per agent."""
@@ -70,6 +70,7 @@ def rollout(key: PRNGKeyArray, env: Environment[Any], policy: Policy) -> Episode
     """
     key_reset, key_play = jax.random.split(key)
     state, first = env.reset(key_reset)
+    check_fit(env.spec, policy, first)
 
     def one_step(carry: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
         state, timestep, memory = carry
@@ -82,6 +83,20 @@ def rollout(key: PRNGKeyArray, env: Environment[Any], policy: Policy) -> Episode
     keys = jax.random.split(key_play, env.spec.horizon)
     _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, policy.start()), keys)
     return assemble(first, steps, actions, mask)
+
+
+def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
+    """Refuse a policy that was made for a world of another shape, before anything is compiled."""
+    needed = (spec.num_agents, spec.num_actions)
+    try:
+        given = jax.eval_shape(lambda shown: policy(policy.start(), shown)[1], timestep).shape
+    except (TypeError, ValueError) as error:  # what JAX raises where shapes do not go together
+        raise ValueError(f"this policy does not fit {spec.name}, whose shape it was not made for.") from error
+    if given != needed:
+        raise ValueError(
+            f"{spec.name} needs action probabilities of the shape {needed}, agents by actions, "
+            f"but this policy gives {given}: it was made for another world."
+        )
 
 
 @partial(jax.jit, static_argnames="episodes")
@@ -117,6 +132,7 @@ def play(key: PRNGKeyArray, world: HostWorld, policy: Policy) -> Episode:
     horizon = world.spec.horizon
     key_seed, key_play = jax.random.split(key)
     timestep = world.reset(int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max)))
+    check_fit(world.spec, policy, timestep)
     steps, actions, memory = [timestep], [], policy.start()
     for key_act in jax.random.split(key_play, horizon):
         memory, chosen = _decide(key_act, policy, memory, timestep)

@@ -5,6 +5,7 @@ import pytest
 from contract import check_contract
 
 from marco.environments.delayed import Delayed
+from marco.environments.jaxmarl import JaxMARLWorld
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.environments.tabular import tabular
@@ -43,6 +44,13 @@ WORLDS = {
 @pytest.mark.parametrize("name", WORLDS)
 def test_world_keeps_the_contract(name):
     check_contract(WORLDS[name])
+
+
+@pytest.mark.parametrize("name", ["switch_riddle", "MPE_simple_reference_v3"])
+def test_a_jaxmarl_world_keeps_the_contract(name):
+    import jaxmarl
+
+    check_contract(JaxMARLWorld(jaxmarl.make(name)))
 
 
 def test_a_true_world_holds_only_static_fields():

@@ -77,6 +77,11 @@ class Environment(eqx.Module, Generic[World]):
         self, key: PRNGKeyArray, state: EnvironmentState, actions: Int[Array, " N"]
     ) -> tuple[EnvironmentState, TimeStep]:
         """Take one step. The true terminal state is shown; after the end nothing changes any more."""
+        if actions.shape != (self.spec.num_agents,):
+            raise ValueError(
+                f"{self.spec.name} takes one action for each of its {self.spec.num_agents} agents, "
+                f"got actions of the shape {actions.shape}."
+            )
         return self.advance(state, actions, self.transition(key, state.world, actions))
 
     def begin(self, world: World) -> tuple[EnvironmentState, TimeStep]:

@@ -1,0 +1,127 @@
+"""Updates per second of the learners on a fixed piece of work, and where the time goes.
+
+The work is the one for which figures of JaxMARL are known: GRU 64, batches of 32 episodes, replay 5,000, one
+update after every 1 or 8 episodes. JaxMARL's learners are scripts outside its package, so they do not run
+here: its figures are quoted, from another 2-core machine, and the ratio is a hint, not a measurement.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.table import Table
+
+from marco.buffer import add, sample
+from marco.environments.worlds import make
+from marco.learners.q_learning import QLearner
+from marco.rollout import rollout
+from marco.training import TrainingState, begin, train
+from record import RESULTS, provenance
+
+CASES = [
+    # world, learner, episodes per update, JaxMARL's updates per second (quoted)
+    ("switch", "iql", 1, 368.0),
+    ("switch", "qmix", 1, 281.0),
+    ("reference", "iql", 1, 134.0),
+    ("reference", "qmix", 1, 101.0),
+    ("reference", "iql", 8, 109.0),
+    ("reference", "qmix", 8, 81.0),
+]
+
+
+def measure(world: str, mixer: Any, episodes: int, repeats: int, updates: int) -> dict[str, Any]:
+    """Updates per second, one figure per repeat, compilation apart; and the parts of one update."""
+    env, learner = make(world), QLearner(mixer, episodes_per_update=episodes)
+    state = begin(jax.random.key(0), learner, env.spec)
+    start = time.perf_counter()
+    state, _ = jax.block_until_ready(train(jax.random.key(1), env, learner, state, 40))
+    compiling = time.perf_counter() - start
+    speeds = []
+    for _ in range(repeats):
+        before, start = int(state.samples), time.perf_counter()
+        state, _ = jax.block_until_ready(train(jax.random.key(1), env, learner, state, updates))
+        seconds = time.perf_counter() - start
+        speeds.append((updates / seconds, (int(state.samples) - before) / seconds))
+    return {
+        "updates_per_second": [speed[0] for speed in speeds],
+        "samples_per_second": [speed[1] for speed in speeds],
+        "compile_seconds": compiling,
+        "microseconds": parts(env, learner, state, updates),
+    }
+
+
+def parts(env: Any, learner: QLearner, state: TrainingState, loops: int) -> dict[str, float]:
+    """Microseconds of playing, of replay, and of the gradient step, each alone in a compiled loop."""
+    learned, key = state.learner, jax.random.key(2)
+    policy = learner.act(learned, jnp.int32(0))
+
+    def episodes(key: jax.Array) -> Any:
+        keys = jax.random.split(key, learner.episodes_per_update)
+        return jax.vmap(rollout, (0, None, None), 1)(keys, env, policy)
+
+    batch, new = sample(key, learned.replay, learner.batch), jax.jit(episodes)(key)
+
+    def play(index: Any, total: Any) -> Any:
+        return total + episodes(jax.random.fold_in(key, index)).reward.sum()
+
+    def replay(index: Any, buffer: Any) -> Any:
+        buffer = add(buffer, new)
+        drawn = sample(jax.random.fold_in(key, index), buffer, learner.batch)
+        return buffer._replace(added=buffer.added + (drawn.reward.sum() > 1e9))
+
+    def gradient(index: Any, online: Any) -> Any:
+        slope = jax.grad(learner.loss)(online, learned.target, batch)
+        return jax.tree.map(lambda weight, change: weight - 1e-9 * change, online, slope)
+
+    return {
+        "play": _loop(play, jnp.float32(0.0), loops),
+        "replay": _loop(replay, learned.replay, loops),
+        "gradient": _loop(gradient, learned.online, loops),
+    }
+
+
+def _loop(body: Callable[[Any, Any], Any], carry: Any, loops: int) -> float:
+    run = jax.jit(lambda carry: jax.lax.fori_loop(0, loops, body, carry))
+    jax.block_until_ready(run(carry))
+    start = time.perf_counter()
+    jax.block_until_ready(run(carry))
+    return (time.perf_counter() - start) / loops * 1e6
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--out", type=Path, default=RESULTS / "learner_speed.json")
+    arguments = parser.parse_args()
+    table = Table(
+        "world",
+        "learner",
+        "episodes per update",
+        "updates/s",
+        "JaxMARL (quoted)",
+        "play, replay, gradient (us)",
+    )
+    rows = []
+    for world, mixer, episodes, quoted in CASES:
+        found = measure(world, mixer, episodes, arguments.repeats, arguments.updates)
+        speed, spent = median(found["updates_per_second"]), found["microseconds"]
+        shown = ", ".join(f"{spent[part]:.0f}" for part in ("play", "replay", "gradient"))
+        table.add_row(world, mixer, str(episodes), f"{speed:.0f}", f"{quoted:.0f}", shown)
+        rows.append(
+            {"world": world, "learner": mixer, "episodes": episodes, "jaxmarl_quoted": quoted, **found}
+        )
+    Console().print(table)
+    arguments.out.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
