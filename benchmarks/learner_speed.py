@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,9 +21,10 @@ from rich.table import Table
 
 from marco.buffer import add, sample
 from marco.environments.worlds import make
+from marco.experiments.presets import default_recipe
 from marco.learners.q_learning import QLearner
 from marco.rollout import rollout
-from marco.training import TrainingState, begin, train
+from marco.training import TrainingState, begin, train, train_best
 from record import RESULTS, provenance
 
 CASES = [
@@ -87,6 +89,21 @@ def parts(env: Any, learner: QLearner, state: TrainingState, loops: int) -> dict
     }
 
 
+def recipe_seconds(world: str, updates: int) -> dict[str, Any]:
+    """Seconds of the default recipe for one seed: so many updates timed, the whole reckoned from them."""
+    env = make(world)
+    recipe = default_recipe(env.spec)
+    run = partial(train_best, jax.random.key(0), env, recipe.learner, restarts=recipe.restarts, episodes=64)
+    seconds = {}
+    for count in (1, 1, 1 + updates):  # the first compiles, the second is what all runs share
+        start = time.perf_counter()
+        jax.block_until_ready(run(updates=count))
+        seconds[count] = time.perf_counter() - start
+    each = (seconds[1 + updates] - seconds[1]) / updates
+    whole = {"seconds_per_update": each, "seconds_reckoned": each * recipe.updates}
+    return {"world": world, "restarts": recipe.restarts, "updates_timed": updates, **whole}
+
+
 def _loop(body: Callable[[Any, Any], Any], carry: Any, loops: int) -> float:
     run = jax.jit(lambda carry: jax.lax.fori_loop(0, loops, body, carry))
     jax.block_until_ready(run(carry))
@@ -119,8 +136,16 @@ def main() -> None:
         rows.append(
             {"world": world, "learner": mixer, "episodes": episodes, "jaxmarl_quoted": quoted, **found}
         )
-    Console().print(table)
-    arguments.out.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
+    console = Console()
+    console.print(table)
+    recipes = [recipe_seconds(world, arguments.updates // 10) for world in ("switch", "reference")]
+    for recipe in recipes:
+        console.print(
+            f"default recipe, {recipe['world']}, one seed: {recipe['seconds_per_update'] * 1e3:.1f} ms per "
+            f"update of {recipe['restarts']} restarts, {recipe['seconds_reckoned']:.0f} s in all (reckoned)"
+        )
+    facts = {**provenance(), "rows": rows, "recipes": recipes}
+    arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

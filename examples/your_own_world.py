@@ -90,9 +90,10 @@ def main() -> None:
 
     learner = marco.QLearner(
         mixer="vdn",
+        trace=1.0,  # an answer is worth what it earns: look at the whole return, not one step ahead
         optimiser="adam",
         learning_rate=2e-3,
-        epsilon_samples=10_000,
+        epsilon_samples=30_000,
         episodes_per_update=32,
         replay=1_024,
         batch=64,
@@ -100,7 +101,7 @@ def main() -> None:
     )
     key_begin, key_train, key_show = jax.random.split(jax.random.key(1), 3)
     state = marco.begin(key_begin, learner, world.spec)
-    state, _ = marco.train(key_train, world, learner, state, 300)
+    state, _ = marco.train(key_train, world, learner, state, 600)
     team = learner.greedy(state.learner)
     print(f"trained on {int(state.samples):,} steps: exact {marco.exact_value(world, team):.4f}, best 1.0000")
 

@@ -54,7 +54,9 @@ class Worlds:
             value = "unknown" if best is None else f"{best:.6f}"
             table.add_row(f"[bold]{name}[/bold]\n{built_in.summary}", *map(str, sizes), value)
         console.print(table)
-        console.print("Sizes: actions, columns seen, columns of state, each per agent or in all; steps.")
+        console.print(
+            "actions: per agent; sees: columns of an observation; state: columns of the central state."
+        )
         console.print("Change sizes with --set, as in: marco play switch --set agents=4 horizon=10")
         console.print("Your own PettingZoo world: marco play package.module:function")
 
@@ -116,9 +118,9 @@ class Train:
     out: Path | None = None
     """The folder of the run; runs/WORLD-LEARNER-SEED, if not given."""
     evaluate_every: int | None = None
-    """Samples between two evaluations; a twentieth of the budget, if not given."""
-    episodes: int = 1_000
-    """Test episodes of an evaluation, where the exact value cannot be had."""
+    """Samples between two evaluations; a twentieth of the budget (a fifth in a host world) by default."""
+    episodes: int | None = None
+    """Test episodes of an evaluation, where it is not exact; 1,000 (20 in a host world) by default."""
     set: tuple[str, ...] = ()
     """Settings of the world, as in --set agents=4 horizon=10."""
 
@@ -130,13 +132,16 @@ class Train:
         if self.seeds < 1:
             raise ValueError(f"--seeds must be at least 1, got {self.seeds}.")
         seeds = tuple(range(self.seed, self.seed + self.seeds))
-        every = max(1, self.samples // 20) if self.evaluate_every is None else self.evaluate_every
-        training = ModelFree(world, learner, seeds, self.samples, every, self.episodes)
+        # In a host world test episodes are real steps, taken one by one: few will do.
+        share, tests = (20, 1_000) if isinstance(world, Environment) else (5, 20)
+        every = max(1, self.samples // share) if self.evaluate_every is None else self.evaluate_every
+        tests = tests if self.episodes is None else self.episodes
+        training = ModelFree(world, learner, seeds, self.samples, every, tests)
         kind = getattr(learner, "mixer", "mappo")
         out = self.out or Path("runs") / f"{world.spec.name}-{kind}-{self.seed}"
         facts = {"world": self.world, "settings": settings, "method": self.method, "preset": self.preset}
         budget = {"samples": self.samples, "seeds": list(seeds), "evaluate_every": every}
-        create_run(out, {**facts, **budget, "test_episodes": self.episodes}, learner)
+        create_run(out, {**facts, **budget, "test_episodes": tests}, learner)
         try:
             self._follow(training, out)
         except KeyboardInterrupt:
@@ -145,14 +150,14 @@ class Train:
         console.print(f"The team is in {out}: marco evaluate {out}")
 
     def _follow(self, training: ModelFree, out: Path) -> None:
-        best = optimum(training.world)
-        with TrainingProgress(console, self.samples, best) as progress:
+        with TrainingProgress(console, self.samples) as progress:
             for evaluation, policies in training.run():
                 epsilon = _epsilon(training.learner, evaluation.samples)
                 append_metrics(out, evaluation._asdict() | {"epsilon": epsilon})
                 for seed, policy in zip(training.seeds, policies, strict=True):
                     save_policy(out / "policy" / f"seed-{seed}.npz", policy)
                 progress.show(evaluation, epsilon)
+        best = optimum(training.world)
         _print_returns(training.seeds, evaluation.samples, evaluation.returns, evaluation.exact, best)
 
 

@@ -20,7 +20,7 @@ class Estimate(NamedTuple):
     mean: float
     standard_error: float
     episodes: int
-    """None, if the mean is exact."""
+    """0, if the mean is exact."""
     steps: int
     """Steps that were taken in the world for it."""
 
@@ -54,6 +54,10 @@ def _returns(
 ) -> tuple[Float[Array, " B"], Int[Array, " B"]]:
     played = rollouts(key, env, policy, episodes)
     return played.undiscounted_return, played.length
+
+
+class TooManyHistoriesError(ValueError):
+    """The exact value would take too long."""
 
 
 class Histories(NamedTuple):
@@ -137,7 +141,7 @@ def _merged(histories: Histories) -> Histories:
 
 def _check_number(histories: int, limit: int) -> None:
     if histories > limit:
-        raise ValueError(
+        raise TooManyHistoriesError(
             f"the exact value needs {histories} histories at one step, over the limit of {limit}: "
             "use sampled_value, a policy with less randomness and memory, or a larger limit."
         )

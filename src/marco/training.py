@@ -51,13 +51,15 @@ def train(
     shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
     nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     state, sums = jax.lax.fori_loop(0, updates, one_update, (state, nothing))
-    return state, jax.tree.map(lambda total: total / updates, sums)
+    return state, jax.tree.map(lambda total: total / jnp.maximum(updates, 1), sums)
 
 
 def train_in_host(
     key: PRNGKeyArray, world: HostWorld, learner: Learner, state: TrainingState, updates: int
 ) -> tuple[TrainingState, Metrics]:
     """`train` in a world outside JAX: episodes come one by one from a host loop, learning is compiled."""
+    if updates < 1:
+        raise ValueError(f"updates must be at least 1, got {updates}.")
     seen = []
     for _ in range(updates):
         key_play, key_learn = jax.random.split(jax.random.fold_in(key, state.updates))
@@ -80,7 +82,7 @@ def _update(
     return _learn(key_learn, learner, state, episodes)
 
 
-@partial(jax.jit, static_argnames="learner")
+@partial(jax.jit, static_argnames="learner", donate_argnames="state")
 def _learn(
     key: PRNGKeyArray, learner: Learner, state: TrainingState, episodes: Episode
 ) -> tuple[TrainingState, Metrics]:

@@ -113,6 +113,7 @@ def test_epsilon_goes_down_in_a_straight_line():
         ({"gamma": 1.5}, "gamma must be between 0.0 and 1.0, got 1.5"),
         ({"trace": -0.1}, "trace must be between 0.0 and 1.0, got -0.1"),
         ({"replay": 100, "episodes_per_update": 3}, "replay=100 must be a multiple of episodes_per_update=3"),
+        ({"replay": 31}, "replay=31 never holds a batch of 32: make it larger"),
         ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
     ],
 )

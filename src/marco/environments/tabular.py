@@ -116,7 +116,11 @@ def tabular(
     for letter in ("P", "O", "d0"):
         _check_probabilities(letter, tables[letter])
     exists = np.arange(widest) < np.asarray(actions)[:, None]
-    mask = np.broadcast_to(exists, (states, agents, widest)) if available is None else np.asarray(available)
+    mask = (
+        np.broadcast_to(exists, (states, agents, widest))
+        if available is None
+        else np.asarray(available, bool)
+    )
     _check_shape("available", mask, (states, agents, widest))
     if not (mask & exists).any(-1).all():
         state, agent = np.argwhere(~(mask & exists).any(-1))[0]

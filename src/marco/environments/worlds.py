@@ -35,7 +35,7 @@ WORLDS = {
 def make(name: str, **settings: Any) -> Environment[Any] | HostWorld:
     """A world by its name (`switch`) or its path (`package.module:function`), with settings of its own.
 
-    A path leads to a function that returns a PettingZoo `ParallelEnv`, or one of ours.
+    A path leads to a function that returns a PettingZoo `ParallelEnv`.
     """
     if ":" in name:
         from marco.environments.pettingzoo import from_path

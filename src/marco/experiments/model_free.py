@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.environments.environment import Environment, FiniteEnvironment, HostWorld
-from marco.evaluation import Estimate, exact_value, sampled_value, sampled_value_in_host
+from marco.evaluation import (
+    Estimate,
+    TooManyHistoriesError,
+    exact_value,
+    sampled_value,
+    sampled_value_in_host,
+)
 from marco.experiments.seeds import begin_seeds, check_memory, policy_of_seed, seed_keys, train_seeds
 from marco.learners.learner import Learner, RecurrentPolicy
 from marco.rollout import Policy
@@ -136,7 +142,7 @@ def judge(key: jax.Array, world: Environment[Any] | HostWorld, policy: Policy, e
     if isinstance(world, FiniteEnvironment):
         try:
             return Estimate(exact_value(world, policy, EXACT_LIMIT), 0.0, 0, 0)
-        except ValueError:  # too many histories
+        except TooManyHistoriesError:
             pass
     if isinstance(world, Environment):
         return sampled_value(key, world, policy, episodes)

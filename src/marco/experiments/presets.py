@@ -40,7 +40,11 @@ def make_learner(preset: Preset, spec: Spec, name: LearnerName | None = None) ->
 
 
 def default_recipe(spec: Spec, name: LearnerName | None = None) -> Recipe:
-    """The default preset with its measure: on the riddle one QMIX run in five gets stuck, MAPPO never did."""
+    """The default preset with its measure.
+
+    One QMIX run in five gets stuck on the riddle, so the best of four is kept; on `reference`, where MAPPO
+    is the choice, none of ten did (benchmarks/results/learners).
+    """
     learner = make_learner("default", spec, name)
     return Recipe(learner, updates=3_000, restarts=1 if isinstance(learner, MAPPO) else 4)
 

@@ -1,6 +1,5 @@
 """What a run shows while it runs: a live line in a terminal, plain lines elsewhere."""
 
-import time
 from types import TracebackType
 
 import numpy as np
@@ -13,9 +12,9 @@ from marco.experiments.model_free import Evaluation
 class TrainingProgress:
     """Follows a training from evaluation to evaluation."""
 
-    def __init__(self, console: Console, samples: int, optimum: float | None) -> None:
-        self._console, self._samples, self._optimum = console, samples, optimum
-        self._start, self._before = time.perf_counter(), (0.0, 0)
+    def __init__(self, console: Console, samples: int) -> None:
+        self._console, self._samples = console, samples
+        self._before = (0.0, 0)
         self._bar = Progress(
             TextColumn("{task.completed:,.0f} of {task.total:,.0f} samples"),
             BarColumn(),

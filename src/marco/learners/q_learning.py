@@ -81,6 +81,10 @@ class QLearner:
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
         shares = ("gamma", "trace", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
+        if self.replay < self.batch:
+            raise ValueError(
+                f"QLearner: replay={self.replay} never holds a batch of {self.batch}: make it larger."
+            )
         if self.replay % self.episodes_per_update:
             raise ValueError(
                 f"QLearner: replay={self.replay} must be a multiple of "
