@@ -38,7 +38,9 @@ CASES = [
 ]
 
 
-def measure(world: str, mixer: Any, episodes: int, repeats: int, updates: int) -> dict[str, Any]:
+def measure(
+    world: str, mixer: Any, episodes: int, repeats: int, updates: int, with_parts: bool
+) -> dict[str, Any]:
     """Updates per second, one figure per repeat, compilation apart; and the parts of one update."""
     env, learner = make(world), QLearner(mixer, episodes_per_update=episodes)
     state = begin(jax.random.key(0), learner, env.spec)
@@ -55,7 +57,7 @@ def measure(world: str, mixer: Any, episodes: int, repeats: int, updates: int) -
         "updates_per_second": [speed[0] for speed in speeds],
         "samples_per_second": [speed[1] for speed in speeds],
         "compile_seconds": compiling,
-        "microseconds": parts(env, learner, state, updates),
+        "microseconds": parts(env, learner, state, updates) if with_parts else {},
     }
 
 
@@ -117,6 +119,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--parts", action="store_true", help="also time the parts of an update")
+    parser.add_argument("--recipes", action="store_true", help="also time the default recipes")
     parser.add_argument("--out", type=Path, default=RESULTS / "learner_speed.json")
     arguments = parser.parse_args()
     table = Table(
@@ -129,16 +133,17 @@ def main() -> None:
     )
     rows = []
     for world, mixer, episodes, quoted in CASES:
-        found = measure(world, mixer, episodes, arguments.repeats, arguments.updates)
-        speed, spent = median(found["updates_per_second"]), found["microseconds"]
-        shown = ", ".join(f"{spent[part]:.0f}" for part in ("play", "replay", "gradient"))
+        found = measure(world, mixer, episodes, arguments.repeats, arguments.updates, arguments.parts)
+        speed = median(found["updates_per_second"])
+        shown = ", ".join(f"{spent:.0f}" for spent in found["microseconds"].values())
         table.add_row(world, mixer, str(episodes), f"{speed:.0f}", f"{quoted:.0f}", shown)
         rows.append(
             {"world": world, "learner": mixer, "episodes": episodes, "jaxmarl_quoted": quoted, **found}
         )
     console = Console()
     console.print(table)
-    recipes = [recipe_seconds(world, arguments.updates // 10) for world in ("switch", "reference")]
+    worlds = ("switch", "reference") if arguments.recipes else ()
+    recipes = [recipe_seconds(world, arguments.updates // 10) for world in worlds]
     for recipe in recipes:
         console.print(
             f"default recipe, {recipe['world']}, one seed: {recipe['seconds_per_update'] * 1e3:.1f} ms per "
