@@ -19,7 +19,7 @@ from marco.learners.learner import (
     make_optimiser,
 )
 from marco.learners.mixers import Mixer, MixerName, make_mixer
-from marco.networks import UNROLL, TeamNetwork, mask_scores, previous_actions
+from marco.networks import TeamNetwork, mask_scores, previous_actions, unrolled
 from marco.rollout import EpsilonGreedy, Policy
 from marco.types import Episode, Spec
 
@@ -189,4 +189,4 @@ def lambda_returns(
         return jnp.where(taken[:, None], result, here), result
 
     steps = (reward, over, mask, bootstrap[:-1], bootstrap[1:])
-    return jax.lax.scan(backwards, bootstrap[-1], steps, reverse=True, unroll=UNROLL)[1]
+    return jax.lax.scan(backwards, bootstrap[-1], steps, reverse=True, unroll=unrolled(reward.shape[0]))[1]
