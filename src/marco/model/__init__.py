@@ -1,0 +1,1 @@
+"""The learned Dec-POMDP."""
