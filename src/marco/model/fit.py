@@ -218,6 +218,27 @@ class _Progress(NamedTuple):
     updates: Int[Array, ""]
 
 
+class _Evidence(NamedTuple):
+    """Means over rows that were held out."""
+
+    lost: Float[Array, " F"]
+    """Of the negative log-likelihood of each categorical feature."""
+    squared: Float[Array, " C"]
+    """Of the squared error of each number."""
+    surprise: Float[Array, " C"]
+    """Of the squared error over the variance: 1, if the network is as sure as it may be."""
+
+    def loss(self, varies: Bool[Array, " C"]) -> Float[Array, " slots"]:
+        """What to stop by. Numbers are judged by their error alone, as if their variance were right.
+
+        It is set right in the end: a network grows too sure of its rows long before it stops improving.
+        """
+        if not self.squared.size:
+            return self.lost
+        numbers = jnp.where(varies, 0.5 * jnp.log(self.squared + 1e-9), 0.0)
+        return jnp.concatenate([self.lost, numbers.sum(keepdims=True)])
+
+
 class _Part(NamedTuple):
     """Some of the rows: the first `number` of those listed."""
 
@@ -272,7 +293,9 @@ class _Training:
 
         progress = self._judge(held, progress)  # to have learned nothing may be best
         progress = jax.lax.while_loop(going_on, one_round, progress)
-        return progress.best, ComponentFit(progress.loss, held_out, progress.round, progress.updates)
+        surprise = self._evidence(progress.best, held).surprise
+        best = progress.best.widened(jnp.log(jnp.maximum(surprise, 1e-6)))
+        return best, ComponentFit(progress.loss, held_out, progress.round, progress.updates)
 
     def _split(self, key: PRNGKeyArray) -> tuple[Bool[Array, " rows"], Bool[Array, " rows"]]:
         """Episodes to train on and episodes to judge by, at least one of each; a single one is both."""
@@ -305,15 +328,7 @@ class _Training:
         )
 
     def _judge(self, held: _Part, progress: _Progress) -> _Progress:
-        batch = self.settings.batch
-
-        def one_batch(index: Array, total: Array) -> Array:
-            places = index * batch + jnp.arange(batch)
-            lost = self._lost(progress.average, held.rows[places % held.number])
-            return total + jnp.sum(jnp.where((places < held.number)[:, None], lost, 0.0), axis=0)
-
-        total = jax.lax.fori_loop(0, -(-held.number // batch), one_batch, jnp.zeros(self.layout.num_slots))
-        now = progress.average.losses(total / held.number)
+        now = progress.average.losses(self._evidence(progress.average, held).loss(self.varies))
         better = now < progress.loss
         gained = now < progress.milestone - self.settings.tolerance
         return progress._replace(
@@ -323,6 +338,26 @@ class _Training:
             stale=jnp.where(gained, 0, progress.stale + 1),
             round=progress.round + 1,
         )
+
+    def _evidence(self, network: Predictor, held: _Part) -> _Evidence:
+        """What the rows held out say, batch by batch."""
+        batch = self.settings.batch
+
+        def one_batch(index: Array, total: _Evidence) -> _Evidence:
+            places = index * batch + jnp.arange(batch)
+            rows = held.rows[places % held.number]
+            targets = jax.tree.map(lambda leaf: leaf[rows], self.rows.targets)
+            said = jax.vmap(lambda x, c: network.predict(x, c, self.seen))(self.rows.x[rows], targets.classes)
+            squared = jnp.square(targets.values - said.mean)
+            lost = negative_log_likelihood(said, targets, self.varies)[:, : self.layout.num_categorical]
+            found = _Evidence(lost, squared, squared * jnp.exp(-said.log_variance))
+            counted = (places < held.number)[:, None]
+            return jax.tree.map(lambda t, f: t + jnp.where(counted, f, 0.0).sum(0), total, found)
+
+        numbers = jnp.zeros(self.layout.num_values)
+        nothing = _Evidence(jnp.zeros(self.layout.num_categorical), numbers, numbers)
+        total = jax.lax.fori_loop(0, -(-held.number // batch), one_batch, nothing)
+        return jax.tree.map(lambda leaf: leaf / held.number, total)
 
     def _loss(self, network: Predictor, rows: Int[Array, " batch"]) -> Float[Array, ""]:
         return self._lost(network, rows).mean(axis=0).sum()

@@ -56,6 +56,10 @@ class Predictor(eqx.Module):
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
         """My unit where `mine`, else the other's."""
 
+    @abstractmethod
+    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+        """The same, but less sure of its numbers: so much is added to their log-variances."""
+
 
 class Chain(Predictor):
     """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; the numbers come last, together.
@@ -122,6 +126,12 @@ class Chain(Predictor):
             lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
+    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+        """In the last network's bias."""
+        count = self.layout.num_values
+        bias = self.straight.bias.at[-1, count : 2 * count].add(by)
+        return Chain(self.deep, Dense(self.straight.weight, bias), self.layout)
+
     def _one(self, slot: int, inputs: Float[Array, " in"]) -> Float[Array, " out"]:
         deep, straight = jax.tree.map(lambda leaf: leaf[slot], (self.deep, self.straight))
         return deep(inputs) + straight(inputs)
@@ -186,6 +196,14 @@ class Factored(Predictor):
             self.layout,
         )
 
+    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+        """In the last bias of the numbers' network."""
+        if not self.numbers.layers:
+            return self
+        *layers, last = self.numbers.layers
+        bias = last.bias.at[self.layout.num_values :].add(by)
+        return Factored(self.classes, MLP((*layers, Dense(last.weight, bias))), self.layout)
+
 
 class Recurrent(Predictor):
     """The paper's auto-regressive model: an encoder of the inputs, then a GRU from feature to feature."""
@@ -239,6 +257,10 @@ class Recurrent(Predictor):
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
         """One or the other."""
         return _where(mine[0], self, other)
+
+    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+        """There are no numbers here."""
+        return self
 
     def _start(self, x: Float[Array, " in"]) -> Float[Array, " H"]:
         return jax.nn.relu(self.encoder(x))
