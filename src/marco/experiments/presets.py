@@ -6,6 +6,8 @@ from typing import Literal, get_args
 from marco.learners.learner import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
+from marco.model.fit import FitSettings, ModelSettings
+from marco.model.predictors import PredictorSettings
 from marco.types import Continuous, Spec
 
 LearnerName = Literal["iql", "vdn", "qmix", "mappo"]
@@ -47,6 +49,33 @@ def default_recipe(spec: Spec, name: LearnerName | None = None) -> Recipe:
     """
     learner = make_learner("default", spec, name)
     return Recipe(learner, updates=3_000, restarts=1 if isinstance(learner, MAPPO) else 4)
+
+
+def model_settings(preset: Preset, spec: Spec) -> ModelSettings:
+    """The networks of the model, and how they are trained, in a preset."""
+    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    return _paper_model(numbers) if preset == "paper" else _default_model(numbers)
+
+
+def _paper_model(numbers: bool) -> ModelSettings:
+    """Two hidden layers of 500 each; a GRU for discrete dynamics; which members the paper ensembles."""
+    single = PredictorSettings("factored", (500, 500), members=1)
+    training = FitSettings(
+        batch=1_000, rounds=700, updates=1, patience=20, tolerance=0.0, holdout=0.3, average=0.0
+    )
+    if numbers:
+        three = PredictorSettings("factored", (500, 500), members=3)
+        return ModelSettings(three, three, single, single, single, training, distances=False)
+    dynamics = PredictorSettings("recurrent", (500,), members=5)
+    return ModelSettings(dynamics, single, single, single, single, training, distances=False)
+
+
+def _default_model(numbers: bool) -> ModelSettings:
+    """Small networks, one per feature; everything that can surprise is an ensemble."""
+    size = (128, 128) if numbers else (64, 64)
+    five, one = PredictorSettings("chain", size, members=5), PredictorSettings("chain", size, members=1)
+    masks = PredictorSettings("factored", (64, 64), members=1)
+    return ModelSettings(five, five, one, five, masks, FitSettings())
 
 
 def _own_choice(spec: Spec, discrete: LearnerName) -> LearnerName:
