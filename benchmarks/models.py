@@ -32,8 +32,10 @@ STEPS = (1, 5, 10, 25)
 
 def samples(env: Any, seed: int, size: int, capacity: int) -> Any:
     """At most `size` real steps of random play, in whole episodes."""
-    played = rollouts(jax.random.key(seed), env, RandomPolicy(), -(-2 * size // 3))
-    played = jax.tree.map(np.asarray, played)
+    episodes, played = size // env.spec.horizon, None
+    while played is None or played.length.sum() < size:
+        played = jax.tree.map(np.asarray, rollouts(jax.random.key(seed), env, RandomPolicy(), episodes))
+        episodes *= 2
     fits = int(np.searchsorted(np.cumsum(played.length), size, side="right"))
     return gather(env.spec, jax.tree.map(lambda leaf: leaf[:, :fits], played), capacity)
 
