@@ -1,0 +1,264 @@
+"""The three models of the paper's Figure 2 behind one interface: MARCO's own and its two rivals.
+
+MARCO's model is *centralised*: it is of the central state. The *joint-observation* model (as MAMBPO's) takes
+what all agents see now for the state; the *decentralised* one is a model per agent, of what that agent sees
+and does alone. Each rival is the centralised model of a *view* of the same episodes, in which observations
+play the part of the state, so that whatever fits and plays the one fits and plays the others.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from marco.environments.environment import Environment, Transition
+from marco.model.components import Model, apart, together
+from marco.model.data import Data, gather
+from marco.model.fit import ComponentFit, ModelSettings, fit
+from marco.model.inputs import ComponentName
+from marco.model.learned import LearnedEnvironment, LearnedWorld, MemberPer
+from marco.model.uncertainty import BonusName, uncertainty
+from marco.rollout import Memory, Policy
+from marco.types import Episode, Feature, Spec, TimeStep
+
+ModelKind = Literal["centralised", "joint-observation", "decentralised"]
+
+Reports = dict[ComponentName, ComponentFit]
+"""How the training of one model's components went."""
+
+
+def fit_world(
+    key: PRNGKeyArray,
+    kind: ModelKind,
+    spec: Spec,
+    episodes: Episode,
+    settings: ModelSettings,
+    capacity: int | None = None,
+    known: dict[ComponentName, Any] | None = None,
+    member_per: MemberPer = "step",
+) -> tuple[Environment[Any], tuple[Reports, ...]]:
+    """A world learned from real episodes (axes T B), and how each of its models was learned."""
+    data = view_and_gather(kind, spec, episodes, capacity)
+    return fit_data(key, kind, spec, data, settings, known, member_per)
+
+
+def view_and_gather(
+    kind: ModelKind, spec: Spec, episodes: Episode, capacity: int | None = None
+) -> tuple[Data, ...]:
+    """The rows that each model learns from, one `Data` per model. Runs on the host."""
+    return tuple(gather(*view, capacity) for view in _views(kind, spec, episodes))
+
+
+def fit_data(
+    key: PRNGKeyArray,
+    kind: ModelKind,
+    spec: Spec,
+    data: tuple[Data, ...],
+    settings: ModelSettings,
+    known: dict[ComponentName, Any] | None = None,
+    member_per: MemberPer = "step",
+) -> tuple[Environment[Any], tuple[Reports, ...]]:
+    """The traced part of `fit_world`: seeds are one `vmap` over the key and stacked data.
+
+    `spec` is the true world's. Known functions are of the central state, so only the centralised model
+    takes any.
+    """
+    _check_known(kind, known)
+    specs = model_specs(kind, spec)
+    if len(data) != len(specs):
+        raise ValueError(f"the {kind} world of {spec.name} has {len(specs)} models, got {len(data)} Data.")
+    worlds, reports = [], []
+    for key_model, own, rows in zip(jax.random.split(key, len(specs)), specs, data, strict=True):
+        sight: dict[ComponentName, Any] = {"observation": SeesItsState(own)}
+        model, report = fit(key_model, own, rows, settings, known if kind == "centralised" else sight)
+        worlds.append(LearnedEnvironment(model, member_per))
+        reports.append(report)
+    if kind == "decentralised":
+        return DecentralisedEnvironment(tuple(worlds), viewed_spec(kind, spec)), tuple(reports)
+    return worlds[0], tuple(reports)
+
+
+def viewed_spec(kind: ModelKind, spec: Spec) -> Spec:
+    """The shape of the learned world: the true one's, with what the kind takes for the state."""
+    return spec if kind == "centralised" else joint_observation_spec(spec)
+
+
+def model_specs(kind: ModelKind, spec: Spec) -> tuple[Spec, ...]:
+    """The shape of each model: one, or in the decentralised world one per agent."""
+    if kind == "decentralised":
+        return tuple(one_agent_spec(spec, index) for index in range(spec.num_agents))
+    return (viewed_spec(kind, spec),)
+
+
+def _views(kind: ModelKind, spec: Spec, episodes: Episode) -> list[tuple[Spec, Episode]]:
+    match kind:
+        case "centralised":
+            return [(spec, episodes)]
+        case "joint-observation":
+            return [joint_observation_view(spec, episodes)]
+        case "decentralised":
+            return [one_agent_view(spec, episodes, index) for index in range(spec.num_agents)]
+
+
+def joint_observation_view(spec: Spec, episodes: Episode) -> tuple[Spec, Episode]:
+    """The same episodes, with all agents' observations in a row for the state."""
+    seen = together(spec, jnp.asarray(episodes.observation))
+    return joint_observation_spec(spec), episodes._replace(state=seen)
+
+
+def one_agent_view(spec: Spec, episodes: Episode, index: int) -> tuple[Spec, Episode]:
+    """The same episodes as one agent alone lives them: it sees, does and is paid; its sight is the state."""
+    agent = spec.agents[index]
+    seen = episodes.observation[..., index : index + 1, : agent.observation_width]
+    return one_agent_spec(spec, index), episodes._replace(
+        observation=seen,
+        state=seen[..., 0, :],
+        available=episodes.available[..., index : index + 1, : agent.num_actions],
+        actions=episodes.actions[..., index : index + 1],
+    )
+
+
+def joint_observation_spec(spec: Spec) -> Spec:
+    """The same world, but its state is what all agents see now."""
+    features: tuple[Feature, ...] = tuple(
+        replace(feature, name=f"{agent.name}: {feature.name}")
+        for agent in spec.agents
+        for feature in agent.observation
+    )
+    return replace(spec, state=features)
+
+
+def one_agent_spec(spec: Spec, index: int) -> Spec:
+    """The world of one agent alone."""
+    agent = spec.agents[index]
+    return Spec(f"{spec.name}, agent {agent.name} alone", (agent,), agent.observation, spec.horizon)
+
+
+@dataclass(frozen=True)
+class SeesItsState:
+    """The observation function of a view: what is seen is the state itself, agent by agent."""
+
+    # A class and no closure: two of them are equal if their specs are, and nothing is compiled again.
+    spec: Spec
+
+    def __call__(
+        self, key: PRNGKeyArray, s: Float[Array, " S"], previous: Int[Array, " N"]
+    ) -> Float[Array, "N O"]:
+        """Take the row apart."""
+        return apart(self.spec, s)
+
+
+class DecentralisedWorld(NamedTuple):
+    """A moment in each agent's own world."""
+
+    agents: tuple[LearnedWorld, ...]
+
+
+class DecentralisedEnvironment(Environment[DecentralisedWorld]):
+    """The agents' own models side by side: each world starts and moves by itself.
+
+    The team is paid the mean of what the models say. Whether the episode ends is the verdict of one agent,
+    drawn anew at every step: they cannot agree, since none knows what the others do.
+    """
+
+    worlds: tuple[LearnedEnvironment, ...]
+    team: Spec = eqx.field(static=True)
+
+    @property
+    def spec(self) -> Spec:
+        """The shape of the team's world; its state is the joint observation."""
+        return self.team
+
+    def initial(self, key: PRNGKeyArray) -> DecentralisedWorld:
+        """A start for each agent, independently drawn."""
+        keys = jax.random.split(key, len(self.worlds))
+        return DecentralisedWorld(
+            tuple(world.initial(key) for world, key in zip(self.worlds, keys, strict=True))
+        )
+
+    def transition(
+        self, key: PRNGKeyArray, world: DecentralisedWorld, actions: Int[Array, " N"]
+    ) -> Transition:
+        """Every agent's world takes a step with that agent's action."""
+        key_judge, *keys = jax.random.split(key, len(self.worlds) + 1)
+        steps = [
+            own.transition(key, moment, actions[index : index + 1])
+            for index, (own, key, moment) in enumerate(zip(self.worlds, keys, world.agents, strict=True))
+        ]
+        judge = jax.random.randint(key_judge, (), 0, len(self.worlds))
+        return Transition(
+            DecentralisedWorld(tuple(step.world for step in steps)),
+            jnp.mean(jnp.stack([step.reward for step in steps])),
+            jnp.stack([step.terminated for step in steps])[judge],
+        )
+
+    def observe(self, world: DecentralisedWorld) -> Float[Array, "N O"]:
+        """What each agent sees in its own world."""
+        return apart(self.spec, self.central(world))
+
+    def available(self, world: DecentralisedWorld) -> Bool[Array, "N A"]:
+        """What each agent's own model holds to be available."""
+        masks = [moment.available[0] for moment in world.agents]
+        return jnp.stack([jnp.pad(mask, (0, self.spec.num_actions - mask.size)) for mask in masks])
+
+    def central(self, world: DecentralisedWorld) -> Float[Array, " S"]:
+        """What all agents see, in a row."""
+        return jnp.concatenate([moment.state for moment in world.agents])
+
+
+def models_of(environment: Environment[Any]) -> tuple[Model, ...]:
+    """The models that a learned world plays: one, or one per agent."""
+    match environment:
+        case LearnedEnvironment():
+            return (environment.model,)
+        case DecentralisedEnvironment():
+            return tuple(world.model for world in environment.worlds)
+        case _:
+            raise TypeError(f"{type(environment).__name__} is no learned world: it has no model.")
+
+
+def uncertainty_of(
+    environment: Environment[Any],
+    kind: BonusName,
+    world: Any,
+    actions: Int[Array, " N"],
+    following: Any,
+) -> Float[Array, ""]:
+    """r-tilde of a step from one moment of a learned world to the next; summed over the agents' models."""
+    models = models_of(environment)
+    if isinstance(environment, LearnedEnvironment):
+        return uncertainty(models[0], kind, world.state, actions, following.state, following.observation)
+    total = jnp.float32(0.0)
+    for index, (model, old, new) in enumerate(zip(models, world.agents, following.agents, strict=True)):
+        own = actions[index : index + 1]
+        total += uncertainty(model, kind, old.state, own, new.state, new.observation)
+    return total
+
+
+class ViewedPolicy(Policy):
+    """Plays, in the true world, a policy that was trained on a view's state: it is shown that state there."""
+
+    inner: Policy
+    kind: ModelKind = eqx.field(static=True)
+    true_spec: Spec = eqx.field(static=True)
+
+    def start(self) -> Memory:
+        """The inner policy's memory."""
+        return self.inner.start()
+
+    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
+        """What the inner policy does where the state is what the kind takes for it."""
+        if self.kind != "centralised":
+            timestep = timestep._replace(state=together(self.true_spec, timestep.observation))
+        return self.inner(memory, timestep)
+
+
+def _check_known(kind: ModelKind, known: dict[ComponentName, Any] | None) -> None:
+    if known and kind != "centralised":
+        raise ValueError(
+            f"{', '.join(known)} cannot be given to a {kind} model: known functions are of the central "
+            "state, which it does not have. Leave them out, or take the centralised model."
+        )
