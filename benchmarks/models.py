@@ -30,13 +30,21 @@ SIZES = {"switch": [250, 500, 1_000, 2_500, 5_000, 10_000], "reference": [10_000
 STEPS = (1, 5, 10, 25)
 
 
-def samples(env: Any, seed: int, size: int, capacity: int) -> Any:
-    """At most `size` real steps of random play, in whole episodes."""
-    episodes, played = size // env.spec.horizon, None
-    while played is None or played.length.sum() < size:
-        played = jax.tree.map(np.asarray, rollouts(jax.random.key(seed), env, RandomPolicy(), episodes))
+def random_play(env: Any, seeds: int, size: int) -> list[Any]:
+    """For each seed, episodes of random play with at least `size` steps in all."""
+    episodes = size // env.spec.horizon
+    while True:
+        keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+        play = jax.jit(jax.vmap(lambda key, count=episodes: rollouts(key, env, RandomPolicy(), count)))
+        played = jax.tree.map(np.asarray, play(keys))
+        if played.mask.sum((1, 2)).min() >= size:
+            return [jax.tree.map(lambda leaf, seed=seed: leaf[seed], played) for seed in range(seeds)]
         episodes *= 2
-    fits = int(np.searchsorted(np.cumsum(played.length), size, side="right"))
+
+
+def samples(env: Any, played: Any, size: int, capacity: int) -> Any:
+    """The first whole episodes with at most `size` steps in all."""
+    fits = int(np.searchsorted(np.cumsum(played.mask.sum(0)), size, side="right"))
     return gather(env.spec, jax.tree.map(lambda leaf: leaf[:, :fits], played), capacity)
 
 
@@ -84,12 +92,12 @@ def main() -> None:
     pairs = reachable_pairs(env) if arguments.world == "switch" else None
     tests = None if pairs else rollouts(jax.random.key(10_000), env, RandomPolicy(), 200)
     keys = jax.vmap(jax.random.key)(jnp.arange(arguments.seeds) + 1_000)
-    rows = []
+    rows, played = [], random_play(env, arguments.seeds, max(sizes))
     for size in sizes:
-        data = [samples(env, seed, size, max(sizes)) for seed in range(arguments.seeds)]
+        data = [samples(env, one, size, max(sizes)) for one in played]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *data)
         seconds = []
-        for _ in range(2):  # the first may compile
+        for _ in range(1 if rows else 2):  # the very first compiles
             start = time.perf_counter()
             models, reports = jax.block_until_ready(fit_all(keys, stacked))
             seconds.append(time.perf_counter() - start)
