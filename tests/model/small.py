@@ -1,0 +1,57 @@
+"""A small world and its models, learned once for all tests that judge them."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from marco.environments.delayed import Delayed
+from marco.model.fit import FitSettings, ModelSettings
+from marco.model.predictors import PredictorSettings
+from marco.model.rivals import fit_world
+from marco.rollout import RandomPolicy, rollouts
+
+WORLD = Delayed(delay=3, horizon=8)
+KINDS = ("centralised", "joint-observation", "decentralised")
+SMALL = PredictorSettings("chain", (16,), 2)
+TRAINING = FitSettings(learning_rate=1e-2, rounds=25, patience=4)
+MASKS = PredictorSettings("factored", (16,), 2)
+SETTINGS = ModelSettings(SMALL, SMALL, SMALL, SMALL, MASKS, TRAINING)
+
+
+@cache
+def played(seed, episodes):
+    """Random episodes of the world."""
+    return jax.tree.map(np.asarray, rollouts(jax.random.key(seed), WORLD, RandomPolicy(), episodes))
+
+
+@cache
+def learned(kind):
+    """The world as a model of this kind has it, from 1600 real steps, and how it was learned.
+
+    Of the centralised one only the dynamics and the reward are learned, to save time.
+    """
+    known = None
+    if kind == "centralised":
+        known = {"observation": _light, "termination": _never, "available": _everything}
+    return fit_world(jax.random.key(2), kind, WORLD.spec, played(0, 200), SETTINGS, known=known)
+
+
+def quick_compilation():
+    """For a fixture: most of these programs run for less time than it takes to make them fast."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def _light(key, s, previous):
+    return jnp.stack([s[-1:]] * WORLD.agents)
+
+
+def _never(s, a, following):
+    return False
+
+
+def _everything(s):
+    return jnp.ones((WORLD.agents, 3), bool)
