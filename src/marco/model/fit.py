@@ -68,6 +68,13 @@ class ModelSettings:
     distances: bool = True
     """Whether distances within the state are shown to the networks too."""
 
+    def __post_init__(self) -> None:
+        if self.available.kind != "factored":
+            raise ValueError(
+                f"ModelSettings: available must be factored, got {self.available.kind!r}: all actions are "
+                "asked for at once, so none can be given those before it."
+            )
+
 
 class ComponentFit(NamedTuple):
     """How a component's training went."""
@@ -289,7 +296,8 @@ class _Training:
 
         def one_round(progress: _Progress) -> _Progress:
             key_round = jax.random.fold_in(key_rounds, progress.round)
-            return self._judge(held, self._train(key_round, train, progress))
+            progress = self._judge(held, self._train(key_round, train, progress))
+            return progress._replace(round=progress.round + 1)
 
         progress = self._judge(held, progress)  # to have learned nothing may be best
         progress = jax.lax.while_loop(going_on, one_round, progress)
@@ -301,8 +309,9 @@ class _Training:
         """Episodes to train on and episodes to judge by, at least one of each; a single one is both."""
         true = jnp.arange(self.rows.x.shape[0]) < self.rows.number
         luck = jnp.where(true, jax.random.uniform(key, true.shape)[self.rows.episode], 2.0)
-        held = true & ((luck < self.settings.holdout) | (luck == luck.min()))
-        train = jnp.where(jnp.any(true & ~held), true & ~held, true)
+        first, last = luck.min(), jnp.where(true, luck, -1.0).max()
+        held = true & ((luck == first) | ((luck < self.settings.holdout) & (luck != last)))
+        train = true & (~held | (first == last))
         return train, held
 
     def _train(self, key: PRNGKeyArray, train: _Part, progress: _Progress) -> _Progress:
@@ -336,7 +345,6 @@ class _Training:
             loss=jnp.where(better, now, progress.loss),
             milestone=jnp.where(gained, now, progress.milestone),
             stale=jnp.where(gained, 0, progress.stale + 1),
-            round=progress.round + 1,
         )
 
     def _evidence(self, network: Predictor, held: _Part) -> _Evidence:

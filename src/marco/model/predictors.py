@@ -158,8 +158,8 @@ class Factored(Predictor):
         key_classes, key_numbers = jax.random.split(key)
         scores = layout.num_categorical * layout.num_classes
         return cls(
-            MLP.create(key_classes, size_in, *hidden, scores) if scores else MLP(()),
-            MLP.create(key_numbers, size_in, *hidden, 2 * layout.num_values)
+            _undecided(key_classes, size_in, *hidden, scores) if scores else MLP(()),
+            _undecided(key_numbers, size_in, *hidden, 2 * layout.num_values)
             if layout.num_values
             else MLP(()),
             layout,
