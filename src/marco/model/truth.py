@@ -135,7 +135,8 @@ def _mixture(
 def _visits(spec: Spec, pairs: Pairs, data: Any) -> Int[np.ndarray, " P"]:
     count = int(data.num_steps)
     seen: dict[bytes, int] = {}
-    for state, actions in zip(data.steps.state[:count], data.steps.actions[:count], strict=True):
+    states, taken = np.asarray(data.steps.state[:count]), np.asarray(data.steps.actions[:count])
+    for state, actions in zip(states, taken, strict=True):
         name = _name(state, actions)
         seen[name] = seen.get(name, 0) + 1
     return np.array([seen.get(_name(s, a), 0) for s, a in zip(pairs.state, pairs.actions, strict=True)])
