@@ -45,7 +45,7 @@ def disagreement(kind: BonusName, prediction: Prediction, varies: Array) -> Floa
 
     Exactly 0 where they agree. Numbers count in units of their own spread in the data.
     """
-    # From here on only differences to the first member count: what is equal cancels without rounding.
+    # From here on only differences between members count: what is equal cancels without rounding.
     probability, mean = jnp.exp(prediction.log_probability), prediction.mean
     match kind:
         case "variance":
@@ -53,9 +53,7 @@ def disagreement(kind: BonusName, prediction: Prediction, varies: Array) -> Floa
         case "deviation":
             classes, numbers = _root(_variance(probability)), _root(_variance(mean))
         case "information":
-            middle = probability[0] + jnp.mean(probability - probability[0], axis=0)
-            ratio = jnp.where(probability > 0.0, probability / jnp.maximum(middle, 1e-30), 1.0)
-            classes = jnp.mean(probability * jnp.log(ratio), axis=0)
+            classes = _class_information(prediction.log_probability)
             numbers = _gaussian_information(prediction)
     return jnp.sum(classes) + jnp.sum(jnp.where(varies, numbers, 0.0))
 
@@ -75,6 +73,15 @@ def _variance(members: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
 
 def _root(variance: Float[Array, "*rest"]) -> Float[Array, "*rest"]:
     return jnp.sqrt(variance)
+
+
+def _class_information(log_probability: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
+    """The mean over members of p ln(p / mixture)."""
+    # In logarithms, to the likeliest member: p / mixture, rounded when compiled, is not 1 for equal members.
+    apart = log_probability - jnp.max(log_probability, axis=0)
+    mixture = jnp.log1p(jnp.mean(jnp.expm1(apart), axis=0))
+    probability = jnp.exp(log_probability)
+    return jnp.mean(jnp.where(probability > 0.0, probability * (apart - mixture), 0.0), axis=0)
 
 
 def _gaussian_information(prediction: Prediction) -> Float[Array, " C"]:
