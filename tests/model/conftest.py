@@ -1,0 +1,28 @@
+"""One fit of one small world, shared by all tests: nearly all the time goes into compiling it."""
+
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+from toys import CAPACITY, SETTINGS, table
+
+from marco.model.data import gather
+from marco.model.fit import fit
+from marco.rollout import RandomPolicy, rollouts
+
+
+class Fitted(NamedTuple):
+    env: Any
+    episodes: Any
+    data: Any
+    model: Any
+    reports: Any
+
+
+@pytest.fixture(scope="session")
+def fitted():
+    """The random table, learned from a thousand episodes of random play."""
+    env = table()
+    episodes = rollouts(jax.random.key(0), env, RandomPolicy(), 1000)
+    data = gather(env.spec, episodes, CAPACITY)
+    return Fitted(env, episodes, data, *fit(jax.random.key(1), env.spec, data, SETTINGS))

@@ -1,0 +1,329 @@
+"""A random table is recovered to within sampling error; stopping, splitting, and data with little in them."""
+
+import inspect
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, one_step_episodes, small, table
+
+from marco.environments.reference import Reference
+from marco.model.components import Known, layouts
+from marco.model.data import REWARD_VALUES, gather, reward_values
+from marco.model.fit import FitSettings, ModelSettings, Rows, _Training, fit, fit_component, problem
+from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
+from marco.model.truth import dynamics_error, reachable_pairs
+from marco.types import binary
+
+RISK = 1e-3
+"""How likely a bound on sampling error may fail if the estimate were the empirical table of the rows."""
+
+
+def sampling_bound(visits, outcomes):
+    """A bound on the mean over pairs of the total variation of empirical distributions, that fails with RISK.
+
+    Its expectation is at most sqrt((K - 1) / n) / 2 (Jensen, Cauchy-Schwarz); one row of a pair changes the
+    mean over P pairs by at most 1 / (P n), so that McDiarmid's inequality bounds what lies above it.
+    """
+    visits = np.asarray(visits, float)
+    expected = np.mean(0.5 * np.sqrt((outcomes - 1) / visits))
+    return expected + np.sqrt(np.log(1 / RISK) / 2 * np.sum(1 / visits)) / len(visits)
+
+
+def training_visits(fitted, component, names):
+    """How often each name is among the rows that a member trained on: the least of the members."""
+    held_out = np.asarray(fitted.reports[component].held_out)[:, : len(names)]
+    return np.min([np.bincount(names[~held]) for held in held_out], axis=0)
+
+
+def joint_actions(actions):
+    return np.ravel_multi_index(tuple(np.asarray(actions).T), (2, 3))
+
+
+def test_dynamics_are_recovered_to_within_sampling_error(fitted):
+    """Over the 8 pairs that come up; to know nothing would miss the bound by far."""
+    pairs = reachable_pairs(fitted.env)
+    error = dynamics_error(fitted.model, pairs, fitted.data)
+    assert error.seen.sum() == int(fitted.data.num_steps)
+    count = int(fitted.data.num_steps)
+    steps = fitted.data.steps
+    names = np.asarray(steps.state[:count]).argmax(-1) * JOINT + joint_actions(steps.actions[:count])
+    visits = training_visits(fitted, "dynamics", names)
+    bound = sampling_bound(visits[visits > 0], STATES)
+    state, joint = pairs.state.argmax(-1), joint_actions(pairs.actions)
+    ignorance = 0.5 * np.abs(np.asarray(fitted.env.P)[state, joint] - 1 / STATES).sum(-1).mean()
+    assert len(error.total_variation) == (visits > 0).sum() == 8
+    assert error.total_variation.mean() < bound < ignorance
+
+
+def test_observations_are_recovered_to_within_sampling_error(fitted):
+    """The 6 joint observations after each joint action and state that come up."""
+    observation = fitted.model.observation
+    count = int(fitted.data.num_moments)
+    moments = fitted.data.moments
+    after = np.asarray(moments.previous_actions[:count, 0]) >= 0
+    state = np.asarray(moments.state[:count]).argmax(-1)
+    names = np.where(
+        after, 1 + joint_actions(np.maximum(moments.previous_actions[:count], 0)) * STATES + state, 0
+    )
+    visits = training_visits(fitted, "observation", names)[1:]
+    (pairs,) = np.nonzero(visits)
+    actions = jnp.stack(jnp.unravel_index(pairs // STATES, (2, 3)), -1).astype(jnp.int32)
+    x = jax.vmap(fitted.model.inputs.before_step)(jnp.eye(STATES)[pairs % STATES], actions)
+    outcomes = jnp.stack(jnp.unravel_index(jnp.arange(6), (3, 2)), -1).astype(jnp.int32) + 1  # 0 is the blank
+    said = jax.jit(jax.vmap(lambda x: jax.vmap(lambda seen: observation.predict(x, seen))(outcomes)))(x)
+    chosen = np.take_along_axis(
+        np.asarray(said.log_probability), np.asarray(outcomes)[None, :, None, :, None], -1
+    )[..., 0]
+    mixture = np.exp(chosen.sum(-1)).mean(-1)
+    true = np.asarray(fitted.env.O)[pairs // STATES, pairs % STATES]
+    error = 0.5 * (np.abs(mixture - true).sum(-1) + np.clip(1 - mixture.sum(-1), 0, 1))
+    assert error.mean() < sampling_bound(visits[pairs], 6) < 0.5 * np.abs(true - 1 / 6).sum(-1).mean()
+
+
+def test_rewards_are_recovered_to_within_a_tenth_of_their_range(fitted):
+    """They are certain, so that only the training can err; to say the mean of all would err by about 1."""
+    pairs = reachable_pairs(fitted.env)
+    true = np.asarray(fitted.env.R)[pairs.state.argmax(-1), joint_actions(pairs.actions)]
+    say = jax.jit(jax.vmap(fitted.model.expected_reward, (None, 0, 0, 0)))
+    following = jnp.asarray(pairs.state)  # the reward of this world does not hang on s'
+    said = [
+        say(jnp.float32(m), jnp.asarray(pairs.state), jnp.asarray(pairs.actions), following) for m in (0, 0.9)
+    ]
+    np.testing.assert_allclose(np.mean(said, axis=0), true, atol=0.3)
+
+
+def test_masks_are_recovered_exactly(fitted):
+    learned = jax.jit(jax.vmap(fitted.model.available_actions))(jnp.eye(STATES))
+    np.testing.assert_array_equal(learned, fitted.env.mask)
+
+
+@pytest.mark.parametrize("name", ["dynamics", "termination"])
+def test_what_is_kept_is_what_was_best_on_the_rows_held_out(fitted, name):
+    """The reported loss of every unit is the mean over held-out rows of the component that came back."""
+    component, report = getattr(fitted.model, name), fitted.reports[name]
+    rows = problem(fitted.model.inputs, name, component.layout, fitted.data)
+    said = jax.jit(jax.vmap(component.predict))(rows.x, rows.targets.classes)
+    for member in range(2):
+        own = jax.tree.map(lambda leaf, member=member: leaf[:, member], said)
+        nats = np.asarray(negative_log_likelihood(own, rows.targets, jnp.zeros(0, bool)))
+        held_out = np.asarray(report.held_out[member])
+        np.testing.assert_allclose(nats[held_out].mean(0), report.loss[member], rtol=1e-3, atol=1e-6)
+
+
+def test_whole_episodes_are_held_out_by_each_member_others(fitted):
+    """About 30 % of a thousand episodes: within four standard deviations."""
+    held = np.asarray(fitted.reports["dynamics"].held_out)
+    count, episode = int(fitted.data.num_steps), np.asarray(fitted.data.steps.episode)
+    assert not held[:, count:].any()
+    of_episode = np.zeros((2, 1000), bool)
+    for member in range(2):
+        of_episode[member, episode[:count][held[member, :count]]] = True
+        np.testing.assert_array_equal(of_episode[member][episode[:count]], held[member, :count])
+        assert abs(of_episode[member].mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 1000)
+    differ = (of_episode[0] != of_episode[1]).mean()
+    assert abs(differ - 2 * 0.3 * 0.7) < 4 * np.sqrt(0.42 * 0.58 / 1000)
+
+
+@pytest.mark.parametrize(("episodes", "rows"), [(1, 5), (2, 5), (3, 5)])
+def test_some_episode_is_trained_on_and_some_held_out_whatever_the_luck(episodes, rows):
+    """Over a thousand keys: no episode is both, but for a single one, which must be."""
+    targets = Targets(jnp.zeros((8, 1), jnp.int32), jnp.zeros((8, 0)))
+    episode = jnp.where(jnp.arange(8) < rows, jnp.arange(8) % episodes, 0).astype(jnp.int32)
+    problem_ = Rows(jnp.zeros((8, 1)), targets, episode, jnp.int32(rows))
+    layout = Layout((binary("b"),))
+    training = _Training(problem_, jnp.ones((1, 2), bool), jnp.zeros(0, bool), small(), layout, TRAINING)
+    train, held = jax.jit(jax.vmap(training._split))(jax.random.split(jax.random.key(0), 1000))
+    assert train.any(-1).all()
+    assert held.any(-1).all()
+    assert not (train | held)[:, rows:].any()
+    assert (train | held)[:, :rows].all()
+    assert (train & held).any() == (episodes == 1)
+
+
+def test_the_same_key_gives_the_same_model_bit_for_bit_and_another_key_another(fitted):
+    settings, spec = SETTINGS, fitted.env.spec
+    chex.assert_trees_all_equal(fit(jax.random.key(1), spec, fitted.data, settings)[0], fitted.model)
+    other = fit(jax.random.key(2), spec, fitted.data, settings)[0]
+    same = jax.tree.map(
+        lambda a, b: bool((a == b).all()), other.dynamics.members, fitted.model.dynamics.members
+    )
+    assert not any(jax.tree.leaves(same))
+
+
+def test_more_data_of_the_same_capacity_are_not_compiled_again(fitted):
+    compiled = fit_component._cache_size()
+    for episodes in (3, 400):
+        some = jax.tree.map(lambda leaf, episodes=episodes: leaf[:, :episodes], fitted.episodes)
+        fit(jax.random.key(0), fitted.env.spec, gather(fitted.env.spec, some, CAPACITY), SETTINGS)
+    assert fit_component._cache_size() == compiled
+
+
+def all_pairs(repeats):
+    """Every available pair of the table, as often as told."""
+    return [(0, joint) for joint in range(6)] * repeats + [(1, 0), (1, 3)] * repeats
+
+
+def fit_few(fitted, pairs, **changed):
+    episodes = one_step_episodes(fitted.env, pairs)._replace(**changed)
+    data = gather(fitted.env.spec, episodes, CAPACITY)
+    return fit(jax.random.key(0), fitted.env.spec, data, SETTINGS)
+
+
+def test_overfitting_is_stopped_early(fitted):
+    """Eight pairs, eight rows each, and what follows is pure chance: a table of them would overfit.
+
+    Training ends before half of its 60 rounds, with a held-out loss no worse than ln 3, that of chance.
+    """
+    chance = table(P=np.full((STATES, JOINT, STATES), 1 / STATES))
+    data = gather(chance.spec, one_step_episodes(chance, all_pairs(8)), CAPACITY)
+    report = fit(jax.random.key(0), chance.spec, data, SETTINGS)[1]["dynamics"]
+    assert int(report.rounds) <= TRAINING.rounds / 2
+    assert int(report.updates) == int(report.rounds) * TRAINING.updates
+    assert (report.loss <= np.log(STATES) + 1e-6).all()
+
+
+def check_finite(model):
+    for leaf in jax.tree.leaves(model):
+        assert np.isfinite(np.asarray(leaf, float)).all()
+
+
+def test_one_sample_is_enough_to_train_on_and_is_then_all_there_is(fitted):
+    """Whatever is asked, what happened follows: with one class ever seen, its probability is 1."""
+    episodes = one_step_episodes(fitted.env, [(0, 4)])
+    model, _ = fit_few(fitted, [(0, 4)])
+    check_finite(model)
+    nothing = jnp.zeros(2, jnp.int32)
+    following = model.draw_following(jax.random.key(0), jnp.float32(0), jnp.eye(3)[1], nothing)
+    np.testing.assert_array_equal(following, episodes.state[1, 0])
+    reward = model.expected_reward(jnp.float32(0), jnp.eye(3)[1], nothing, following)
+    assert float(reward) == float(episodes.reward[0, 0])
+    np.testing.assert_array_equal(model.draw_start(jax.random.key(3)), episodes.state[0, 0])
+
+
+def test_an_action_never_taken_is_trained_around(fitted):
+    model, reports = fit_few(fitted, [(0, 0)] * 20 + [(0, 2)] * 20)
+    check_finite(model)
+    assert all(np.isfinite(report.loss).all() for report in reports.values())
+    never = jnp.array([1, 1], jnp.int32)
+    reward = model.expected_reward(jnp.float32(0), jnp.eye(3)[0], never, jnp.eye(3)[1])
+    seen = np.asarray(fitted.env.R)[0, [0, 2]]
+    assert seen.min() - 1e-6 <= float(reward) <= seen.max() + 1e-6
+
+
+def test_a_reward_that_never_changes_is_said_exactly_everywhere(fitted):
+    reward = np.full((1, 80), 0.1, np.float32)
+    model, reports = fit_few(fitted, all_pairs(10), reward=reward)
+    said = model.expected_reward(jnp.float32(0.9), jnp.eye(3)[2], jnp.array([1, 2], jnp.int32), jnp.eye(3)[0])
+    assert said == reward[0, 0]
+    assert (reports["reward"].loss == 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["state", "observation", "reward"])
+def test_what_is_not_finite_is_refused_by_name_and_place(fitted, name):
+    episodes = one_step_episodes(fitted.env, all_pairs(1))
+    values = np.array(getattr(episodes, name))
+    values[(0, 5) + (0,) * (values.ndim - 2)] = np.nan
+    with pytest.raises(ValueError, match=f"{name} is nan at step 0 of episode 5: .*finite numbers only"):
+        gather(fitted.env.spec, episodes._replace(**{name: values}))
+
+
+@pytest.mark.parametrize(("taken", "capacity", "got"), [(0, 8, 0), (8, 7, 8)])
+def test_no_data_and_more_than_the_capacity_are_refused(fitted, taken, capacity, got):
+    episodes = one_step_episodes(fitted.env, all_pairs(1))
+    episodes = episodes._replace(mask=np.full((1, 8), bool(taken)))
+    with pytest.raises(ValueError, match=f"needs from 1 to capacity={capacity} real steps, got {got}"):
+        gather(fitted.env.spec, episodes, capacity)
+
+
+def test_rows_are_the_real_steps_in_order_and_one_moment_more_per_episode(fitted):
+    episodes, data = fitted.episodes, fitted.data
+    mask = np.asarray(episodes.mask)
+    assert int(data.num_steps) == mask.sum()
+    assert int(data.num_moments) == mask.sum() + 1000
+    assert int(data.num_starts) == 1000
+    real = np.asarray(data.steps.reward)[: mask.sum()]
+    np.testing.assert_array_equal(real, np.asarray(episodes.reward)[mask])
+    first = np.asarray(data.moments.previous_actions[: mask.sum() + 1000]) == -1
+    assert first.all(-1).sum() == 1000  # nobody has acted before the first moment of each
+
+
+def test_few_rewards_are_classes_and_many_are_numbers():
+    few = reward_values(np.array([2.0, -1.0, 2.0, 0.0], np.float32))
+    assert few.tolist() == [-1.0, 0.0] + [2.0] * 14
+    assert reward_values(np.arange(REWARD_VALUES, dtype=np.float32)).size == REWARD_VALUES
+    assert reward_values(np.arange(REWARD_VALUES + 1, dtype=np.float32)).size == 0
+
+
+KNOWN = {
+    "dynamics": lambda key, s, a: jnp.array([0.0, 0.0, 1.0]),
+    "reward": lambda s, a, following: 7.0,
+    "observation": lambda key, s, previous: jnp.ones((2, 3)),
+    "termination": lambda s, a, following: True,
+    "available": lambda s: jnp.array([[True, False, False], [False, True, False]]),
+    "start": lambda key: jnp.array([0.0, 1.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_component_given_as_known_is_used_as_is_and_not_trained(fitted, name):
+    """All others are given too, but for the one beside it: nothing new is compiled."""
+    data = gather(fitted.env.spec, one_step_episodes(fitted.env, all_pairs(1)), CAPACITY)
+    beside = "termination" if name == "available" else "available"
+    known = {each: function for each, function in KNOWN.items() if each != beside}
+    model, reports = fit(jax.random.key(0), fitted.env.spec, data, SETTINGS, known)
+    assert set(reports) == {beside}
+    part = model.known_start if name == "start" else getattr(model, name)
+    assert isinstance(part, Known)
+    assert part.function is KNOWN[name]
+
+
+def test_known_functions_decide(fitted):
+    model, reports = fit(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, KNOWN)
+    key, member, a = jax.random.key(0), jnp.float32(0.3), jnp.zeros(2, jnp.int32)
+    s = model.draw_start(key)
+    following = model.draw_following(key, member, s, a)
+    assert reports == {}
+    assert s.tolist() == [0, 1, 0]
+    assert following.tolist() == [0, 0, 1]
+    assert float(model.expected_reward(member, s, a, following)) == 7.0
+    assert bool(model.draw_termination(key, member, s, a, following))
+    assert (model.draw_observation(key, member, s, a) == 1.0).all()
+    assert model.available_actions(s).tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_an_unknown_component_is_refused(fitted):
+    """Without the type checks of the tests, which would refuse the name as well."""
+    with pytest.raises(ValueError, match="no such component: weather; there are dynamics, reward"):
+        inspect.unwrap(fit)(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, {"weather": abs})
+
+
+def test_recurrent_dynamics_of_numbers_are_refused():
+    spec = Reference().spec
+    with pytest.raises(ValueError, match="for classes only"):
+        small("recurrent").create(jax.random.key(0), 2, layouts(spec, True)["dynamics"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"holdout": 0.0}, "holdout=0 leaves nothing to stop by"),
+        ({"holdout": 1.0}, "holdout must be at least 0 and below 1, got 1.0"),
+        ({"average": 1.0}, "average must be at least 0 and below 1, got 1.0"),
+        ({"batch": 0}, "batch must be positive, got 0"),
+        ({"rounds": 0}, "rounds must be positive, got 0"),
+        ({"patience": 0}, "patience must be positive, got 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be positive, got -1.0"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        FitSettings(**settings)
+
+
+@pytest.mark.parametrize("kind", ["chain", "recurrent"])
+def test_masks_must_be_factored(kind):
+    with pytest.raises(ValueError, match=f"available must be factored, got '{kind}'"):
+        ModelSettings(*[small()] * 4, small(kind), TRAINING)
