@@ -63,10 +63,13 @@ def uniform(available: Bool[Array, "*batch A"]) -> Float[Array, "*batch A"]:
     return available / available.sum(axis=-1, keepdims=True)
 
 
-def rollout(key: PRNGKeyArray, env: Environment[Any], policy: Policy) -> Episode:
+def rollout(
+    key: PRNGKeyArray, env: Environment[Any], policy: Policy, limit: Int[Array, ""] | None = None
+) -> Episode:
     """Play one episode to the horizon; steps after the end are masked.
 
-    Works under `jit` and `vmap`, over keys, worlds and policies alike.
+    With a `limit` the episode is cut off after so many steps: nothing is done in the world any more. Works
+    under `jit` and `vmap`, over keys, worlds and policies alike.
     """
     key_reset, key_play = jax.random.split(key)
     state, first = env.reset(key_reset)
@@ -77,8 +80,13 @@ def rollout(key: PRNGKeyArray, env: Environment[Any], policy: Policy) -> Episode
         key_act, key_step = jax.random.split(key)
         memory, probabilities = policy(memory, timestep)
         actions = draw(key_act, probabilities)
-        state, following = env.step(key_step, state, actions)
-        return (state, following, memory), (following, actions, ~timestep.last)
+        taken = ~timestep.last if limit is None else ~timestep.last & (state.time < limit)
+        after = env.step(key_step, state, actions)
+        if limit is not None:
+            still = (state, timestep._replace(reward=jnp.float32(0.0)))
+            after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), after, still)
+        state, following = after
+        return (state, following, memory), (following, actions, taken)
 
     keys = jax.random.split(key_play, env.spec.horizon)
     _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, policy.start()), keys)
@@ -124,17 +132,18 @@ def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> E
     )
 
 
-def play(key: PRNGKeyArray, world: HostWorld, policy: Policy) -> Episode:
+def play(key: PRNGKeyArray, world: HostWorld, policy: Policy, limit: int | None = None) -> Episode:
     """Play one episode in a host world: a Python loop around a compiled policy.
 
-    The Episode is padded to the horizon as `rollout` pads it, with numpy arrays.
+    The Episode is padded to the horizon as `rollout` pads it, with numpy arrays; with a `limit` it is cut
+    off after so many steps.
     """
     horizon = world.spec.horizon
     key_seed, key_play = jax.random.split(key)
     timestep = world.reset(int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max)))
     check_fit(world.spec, policy, timestep)
     steps, actions, memory = [timestep], [], policy.start()
-    for key_act in jax.random.split(key_play, horizon):
+    for key_act in jax.random.split(key_play, horizon)[:limit]:
         memory, chosen = _decide(key_act, policy, memory, timestep)
         timestep = world.step(np.asarray(chosen))
         steps.append(timestep)

@@ -54,6 +54,28 @@ def train(
     return state, jax.tree.map(lambda total: total / jnp.maximum(updates, 1), sums)
 
 
+@partial(jax.jit, static_argnames="learner", donate_argnames="state")
+def train_steps(
+    key: PRNGKeyArray,
+    env: Environment[Any],
+    learner: Learner,
+    state: TrainingState,
+    steps: Int[ArrayLike, ""],
+) -> tuple[TrainingState, Metrics]:
+    """`train`, until at least so many more steps were taken in the world."""
+    target, first = state.samples + steps, state.updates
+
+    def one_update(carry: tuple[TrainingState, Metrics]) -> tuple[TrainingState, Metrics]:
+        state, sums = carry
+        state, metrics = _update(jax.random.fold_in(key, state.updates), env, learner, state)
+        return state, jax.tree.map(jnp.add, sums, metrics)
+
+    shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
+    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    state, sums = jax.lax.while_loop(lambda carry: carry[0].samples < target, one_update, (state, nothing))
+    return state, jax.tree.map(lambda total: total / jnp.maximum(state.updates - first, 1), sums)
+
+
 def train_in_host(
     key: PRNGKeyArray, world: HostWorld, learner: Learner, state: TrainingState, updates: int
 ) -> tuple[TrainingState, Metrics]:

@@ -59,6 +59,9 @@ class Learner(Protocol):
     ) -> tuple[LearnerState, Metrics]:
         """Learn from a batch of new episodes (axes T B)."""
 
+    def forget(self, state: LearnerState, spec: Spec) -> LearnerState:
+        """Keep what was learned, not the episodes: the world they came from is no more."""
+
 
 OptimiserName = Literal["adam", "rmsprop"]
 

@@ -108,6 +108,10 @@ class MAPPO:
         state, losses = jax.lax.scan(one_epoch, state, length=self.epochs)
         return state, {"loss": losses.mean()}
 
+    def forget(self, state: MAPPOState, spec: Spec) -> MAPPOState:
+        """Nothing is kept from episode to episode."""
+        return state
+
     def advice(self, online: ActorCritic, episodes: Episode) -> Advice:
         """Advantages and returns of the episodes as the networks saw them when they were played."""
         logs, _ = _log_probability(online.actor, episodes)

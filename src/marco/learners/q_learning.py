@@ -138,6 +138,10 @@ class QLearner:
         loss = jnp.where(enough, losses.mean(), 0.0)
         return QState(online, target, optimiser, replay, updates), {"loss": loss}
 
+    def forget(self, state: QState, spec: Spec) -> QState:
+        """Empty the replay."""
+        return state._replace(replay=empty_buffer(spec, self.replay))
+
     def loss(self, online: QFunction, target: QFunction, batch: Episode) -> Float[Array, ""]:
         """The mean squared error against the targets, over the steps that were really taken."""
         before = previous_actions(batch)

@@ -1,0 +1,98 @@
+"""Real episodes on disk: append-only chunks, each written whole or not at all, before anybody learns from it.
+
+data/chunk-000000.npz, chunk-000001.npz, ... hold the fields of an Episode, with the axes seeds T B in front
+(T + 1 for what is shown at moments). Steps with `mask` False were never taken; episodes without any are
+padding. A sample is a step with `mask` True: their number is the samples used so far.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import jax
+import numpy as np
+
+from marco.types import Episode, Spec
+
+
+class Dataset:
+    """All real samples of a run, one column per seed."""
+
+    def __init__(self, folder: Path, spec: Spec, seeds: int) -> None:
+        self.folder, self.spec, self.seeds = folder, spec, seeds
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(".*.tmp"):  # of a write that never finished: nothing was learned from it
+            left.unlink()
+        self._chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
+        expected = [f"chunk-{index:06d}.npz" for index in range(len(self._chunks))]
+        found = sorted(path.name for path in folder.iterdir())
+        if found != expected:
+            strange = sorted(set(found) ^ set(expected))[0]
+            raise ValueError(f"{folder / strange} does not belong there, or is missing: chunks are numbered.")
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return len(self._chunks)
+
+    @property
+    def samples(self) -> np.ndarray:
+        """Real steps so far, of each seed."""
+        total = np.zeros(self.seeds, int)
+        for chunk in self._chunks:
+            total += np.asarray(chunk.mask).sum((1, 2))
+        return total
+
+    def append(self, episodes: Episode) -> None:
+        """Write a chunk (axes seeds T B); when this returns it is on the disk."""
+        chunk: Episode = jax.tree.map(np.asarray, episodes)
+        path = self.folder / f"chunk-{len(self._chunks):06d}.npz"
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(file, **chunk._asdict())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise OSError(
+                f"{path} could not be written: {error.strerror}. Nothing before it is lost."
+            ) from error
+        temporary.replace(path)
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        self._chunks.append(chunk)
+
+    def episodes(self, seed: int, samples: int | None = None) -> Episode:
+        """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps."""
+        parts: list[list[Any]] = []
+        have = 0
+        for chunk in self._chunks:
+            if samples is not None and have >= samples:
+                break
+            mask = np.asarray(chunk.mask)[seed]
+            played = mask.any(0)
+            parts.append([np.asarray(leaf)[seed][:, played] for leaf in chunk])
+            have += int(mask.sum())
+        if not parts:
+            raise ValueError(f"{self.folder} holds no episodes yet.")
+        joined: list[Any] = [np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)]
+        return Episode(*joined)
+
+    def _read(self, path: Path) -> Episode:
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                chunk = Episode(**{name: archive[name] for name in Episode._fields})
+        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+            raise ValueError(f"{path} is damaged or no chunk of real episodes: {error}") from error
+        spec = self.spec
+        needed = (self.seeds, spec.horizon + 1, spec.state_width)
+        shape = np.asarray(chunk.state).shape
+        if (shape[0], shape[1], shape[3]) != needed:
+            raise ValueError(
+                f"{path} holds {shape[0]} seeds of {shape[1] - 1} steps and {shape[3]} state columns; "
+                f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
+            )
+        return chunk

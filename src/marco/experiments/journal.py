@@ -1,0 +1,108 @@
+"""Checkpoints of a run, and the lock that keeps a second process out of its folder."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from marco.algorithm import Event, MarcoState
+from marco.experiments.runs import append_metrics, write_atomically
+
+FORMAT = 1
+"""The version of the checkpoint's format."""
+
+
+class RunJournal:
+    """Keeps the last phase of a run in `checkpoint.npz` and a line for each in `metrics.jsonl`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._file = folder, folder / "checkpoint.npz"
+        self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
+        self._trim_metrics()
+
+    def restore(self, like: MarcoState) -> MarcoState:
+        """What had been learned at the last checkpoint, in the given shape."""
+        arrays = self._open()
+        leaves, structure = jax.tree.flatten(like)
+        if arrays["facts"]["leaves"] != len(leaves):
+            raise ValueError(f"{self._file} is of another run or version: it has other parts than this run.")
+        found = []
+        for index, leaf in enumerate(leaves):
+            stored = arrays[f"leaf-{index}"]
+            if stored.size == 0 and leaf.size:
+                stored = np.zeros(leaf.shape, leaf.dtype)
+            if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
+                raise ValueError(
+                    f"{self._file} is of another run or version: part {index} has the shape {stored.shape}, "
+                    f"this run needs {leaf.shape}."
+                )
+            found.append(jnp.asarray(stored))
+        return jax.tree.unflatten(structure, found)
+
+    def keep(self, step: int, state: MarcoState, event: Event) -> None:
+        """Write the checkpoint, then the line of metrics."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        facts = {"format": FORMAT, "step": step, "leaves": len(leaves)}
+        # What is all zeros, as an empty replay is, need not be written.
+        arrays = {f"leaf-{i}": leaf if leaf.any() else leaf.ravel()[:0] for i, leaf in enumerate(leaves)}
+        temporary = self._file.with_name(f".{self._file.name}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(file, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            why = f"{error.strerror}. No sample is lost: make room, and resume."
+            raise OSError(f"{self._file} could not be written: {why}") from error
+        temporary.replace(self._file)
+        self.latest = step
+        append_metrics(self._folder, {"step": step, **event._asdict()})
+
+    def _open(self) -> dict[str, Any]:
+        try:
+            with np.load(self._file, allow_pickle=False) as archive:
+                arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
+            arrays["facts"] = json.loads(str(arrays["facts"]))
+        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+            raise ValueError(
+                f"{self._file} is damaged: {error}. Delete it, and resume: all samples are kept, and what "
+                "was learned from them is learned again."
+            ) from error
+        if arrays["facts"].get("format") != FORMAT:
+            raise ValueError(f"{self._file} has another format than this MARCO reads: delete it, and resume.")
+        return arrays
+
+    def _trim_metrics(self) -> None:
+        """Drop the lines of phases that will be done again, and a line torn by a crash."""
+        file = self._folder / "metrics.jsonl"
+        if not file.exists():
+            return
+        kept = []
+        for line in file.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if row.get("step", 0) <= self.latest:
+                kept.append(line + "\n")
+        write_atomically(file, "".join(kept).encode())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder: a second process is refused. The lock ends with the process, however it ends."""
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"{folder} is in use by another process: wait for it, or stop it.") from error
+        yield

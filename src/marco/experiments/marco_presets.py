@@ -1,0 +1,91 @@
+"""The presets of Algorithm 1."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from marco.algorithm import MarcoSettings
+from marco.experiments.presets import LearnerName, make_learner, model_settings
+from marco.learners.mappo import MAPPO
+from marco.learners.q_learning import QLearner
+from marco.types import Continuous, Spec
+
+MarcoPreset = Literal["default", "paper"]
+
+
+def marco_settings(
+    preset: MarcoPreset,
+    spec: Spec,
+    samples: int | None = None,
+    learner: LearnerName | None = None,
+    **changes: Any,
+) -> MarcoSettings:
+    """The settings of a preset for a world, with a budget of real samples and changes by name."""
+    make = _paper if preset == "paper" else _default
+    settings = make(spec, samples, learner)
+    try:
+        return replace(settings, **changes)
+    except TypeError as error:
+        names = ", ".join(MarcoSettings.__dataclass_fields__)
+        raise ValueError(f"no such setting: {error}. There are {names}.") from error
+
+
+def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoSettings:
+    """The paper's numbers: 10k samples on the riddle, 50k elsewhere; lambda 2; a team from refit to refit.
+
+    The paper trains the team for 10k (50k) model steps per refit and shows it up to 250k (1M): the rest is
+    done in the last model.
+    """
+    small = spec.name == "switch"
+    chunk, total = (5_000, 10_000) if small else (10_000, 50_000)
+    total = total if samples is None else samples
+    chunk = min(chunk, total)
+    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    team = make_learner("paper", spec, learner)
+    explorer = QLearner("qmix" if numbers else "vdn")
+    return MarcoSettings(
+        samples=total,
+        first=chunk,
+        chunk=chunk,
+        team=team,
+        explorer=explorer,
+        model=model_settings("paper", spec),
+        explorer_steps=50_000 if numbers else 100_000,
+        team_steps=10_000 if small else 50_000,
+        final_updates=50_000 if small else 40_000,
+        restarts=0,
+    )
+
+
+def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoSettings:
+    """Few samples, collected in eight chunks; the best of several teams trained in the last model."""
+    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    total = (20_000 if numbers else 2_000) if samples is None else samples
+    chunk = max(1, total // 8)
+    team = make_learner("default", spec, learner)
+    return MarcoSettings(
+        samples=total,
+        first=chunk,
+        chunk=chunk,
+        team=team,
+        explorer=_explorer(),
+        model=model_settings("default", spec),
+        explorer_steps=30_000,
+        final_updates=3_000,
+        restarts=1 if isinstance(team, MAPPO) else 4,
+    )
+
+
+def _explorer() -> QLearner:
+    """It sees the state and needs not be perfect: it is trained anew after every refit."""
+    return QLearner(
+        "vdn",
+        factored=True,
+        trace=0.8,
+        optimiser="adam",
+        learning_rate=1e-3,
+        epsilon_samples=10_000,
+        episodes_per_update=64,
+        replay=1_024,
+        batch=64,
+        target_every=20,
+    )
