@@ -59,7 +59,10 @@ def test_dynamics_are_recovered_to_within_sampling_error(fitted):
 
 
 def test_observations_are_recovered_to_within_sampling_error(fitted):
-    """The 6 joint observations after each joint action and state that come up."""
+    """The 6 joint observations after each joint action and state, where 20 rows or more tell of them.
+
+    With fewer the bound says less than to know nothing.
+    """
     observation = fitted.model.observation
     count = int(fitted.data.num_moments)
     moments = fitted.data.moments
@@ -69,7 +72,7 @@ def test_observations_are_recovered_to_within_sampling_error(fitted):
         after, 1 + joint_actions(np.maximum(moments.previous_actions[:count], 0)) * STATES + state, 0
     )
     visits = training_visits(fitted, "observation", names)[1:]
-    (pairs,) = np.nonzero(visits)
+    (pairs,) = np.nonzero(visits >= 20)
     actions = jnp.stack(jnp.unravel_index(pairs // STATES, (2, 3)), -1).astype(jnp.int32)
     x = jax.vmap(fitted.model.inputs.before_step)(jnp.eye(STATES)[pairs % STATES], actions)
     outcomes = jnp.stack(jnp.unravel_index(jnp.arange(6), (3, 2)), -1).astype(jnp.int32) + 1  # 0 is the blank
@@ -83,8 +86,8 @@ def test_observations_are_recovered_to_within_sampling_error(fitted):
     assert error.mean() < sampling_bound(visits[pairs], 6) < 0.5 * np.abs(true - 1 / 6).sum(-1).mean()
 
 
-def test_rewards_are_recovered_to_within_a_tenth_of_their_range(fitted):
-    """They are certain, so that only the training can err; to say the mean of all would err by about 1."""
+def test_rewards_are_recovered_to_within_a_tenth_of_their_range_on_average(fitted):
+    """They are certain, so that only the training can err; to say the mean of all would err by far more."""
     pairs = reachable_pairs(fitted.env)
     true = np.asarray(fitted.env.R)[pairs.state.argmax(-1), joint_actions(pairs.actions)]
     say = jax.jit(jax.vmap(fitted.model.expected_reward, (None, 0, 0, 0)))
@@ -92,7 +95,8 @@ def test_rewards_are_recovered_to_within_a_tenth_of_their_range(fitted):
     said = [
         say(jnp.float32(m), jnp.asarray(pairs.state), jnp.asarray(pairs.actions), following) for m in (0, 0.9)
     ]
-    np.testing.assert_allclose(np.mean(said, axis=0), true, atol=0.3)
+    error = np.abs(np.mean(said, axis=0) - true).mean()
+    assert error < 0.1 * (2.0 - -1.0) < np.abs(true.mean() - true).mean()
 
 
 def test_masks_are_recovered_exactly(fitted):

@@ -116,7 +116,9 @@ def expected_variance(model, P, O):  # noqa: E741
 def test_uncertainty_falls_with_visits_and_is_high_where_nothing_was_seen():
     """Of the six actions in state 0 two are never taken, two 8 times, two 200 times; which, takes turns.
 
-    Over the three turns every action is in every class once, and each class has its mean over them.
+    Over the three turns every action is in every class once, and each class has its mean over them. The
+    variance of a share falls as 1/n, so that 8 visits leave 25 times that of 200; 5 times is asked for. Never
+    and 8 times are not told apart: where nothing was seen the members only differ by their random weights.
     """
     env = table()
     found = {0: [], 8: [], 200: []}
@@ -129,4 +131,5 @@ def test_uncertainty_falls_with_visits_and_is_high_where_nothing_was_seen():
         for count in found:
             found[count] += by_action[visits == count].tolist()
     never, few, many = (np.mean(found[count]) for count in (0, 8, 200))
-    assert never > few > many
+    assert few > 5 * many
+    assert never > 5 * many
