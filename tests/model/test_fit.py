@@ -15,7 +15,7 @@ from marco.model.data import REWARD_VALUES, gather, reward_values
 from marco.model.fit import FitSettings, ModelSettings, Rows, _Training, fit, fit_component, problem
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.truth import dynamics_error, reachable_pairs
-from marco.types import binary
+from marco.types import Continuous, binary
 
 RISK = 1e-3
 """How likely a bound on sampling error may fail if the estimate were the empirical table of the rows."""
@@ -223,6 +223,48 @@ def test_a_reward_that_never_changes_is_said_exactly_everywhere(fitted):
     said = model.expected_reward(jnp.float32(0.9), jnp.eye(3)[2], jnp.array([1, 2], jnp.int32), jnp.eye(3)[0])
     assert said == reward[0, 0]
     assert (reports["reward"].loss == 0.0).all()
+
+
+@pytest.fixture(scope="module")
+def line():
+    """y = 2 x + noise of variance 1/4, beside an input and a number that never vary; 2 rows per episode."""
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.normal(5.0, 2.0, 200), np.full(200, 3.0)], -1)
+    y = np.stack([2 * x[:, 0] + rng.normal(0.0, 0.5, 200), np.full(200, 0.7)], -1)
+    targets = Targets(jnp.zeros((200, 0), jnp.int32), jnp.asarray(y, jnp.float32))
+    episode = jnp.asarray(np.arange(200) // 2, jnp.int32)
+    rows = Rows(jnp.asarray(x, jnp.float32), targets, episode, jnp.int32(200))
+    layout = Layout((Continuous("y", 2),))
+    return rows, *fit_component(jax.random.key(0), rows, layout, (True, True), small(), TRAINING)
+
+
+def test_a_number_that_never_varies_is_drawn_exactly_as_it_always_was(line):
+    """Also from an input that was never seen to vary, and now does."""
+    rows, component, _ = line
+    check_finite(component)
+    draw = jax.jit(jax.vmap(component.draw, (0, None, None)))
+    for member, x in ((0.0, [5.0, 3.0]), (0.9, [-50.0, 4.0])):
+        drawn = draw(jax.random.split(jax.random.key(0), 50), jnp.float32(member), jnp.array(x)).values
+        assert (drawn[:, 1] == rows.targets.values[0, 1]).all()
+        assert drawn[:, 0].std() > 0.0
+        assert np.isfinite(drawn).all()
+
+
+def test_numbers_are_predicted_to_within_their_noise_and_its_size_is_said_right(line):
+    """On n held-out rows the mean squared error is below 1/4 (1 + 4 sqrt(2 / n)): four standard errors.
+
+    The variance is set so that the squared error over it is 1 on average over the rows held out.
+    """
+    rows, component, report = line
+    said = jax.jit(jax.vmap(component.predict))(rows.x, rows.targets.classes)
+    spread = float(component.values.scale[0])
+    true = np.asarray(component.values.down(rows.targets.values))[:, 0]
+    for member in range(2):
+        held_out = np.asarray(report.held_out[member])
+        squared = np.square(true - np.asarray(said.mean)[:, member, 0])[held_out]
+        variance = np.exp(np.asarray(said.log_variance)[:, member, 0])[held_out]
+        assert spread**2 * squared.mean() < 0.25 * (1 + 4 * np.sqrt(2 / held_out.sum()))
+        assert np.mean(squared / variance) == pytest.approx(1.0, rel=1e-2)
 
 
 @pytest.mark.parametrize("name", ["state", "observation", "reward"])
