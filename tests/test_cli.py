@@ -2,7 +2,8 @@ import sys
 
 import pytest
 
-from marco.cli import main, parse_settings
+from marco.cli import main
+from marco.commands.common import parse_settings
 
 
 @pytest.fixture
@@ -132,7 +133,9 @@ def test_train_evaluate_and_load(run, tmp_path):
         "--out",
         str(folder),
     )
-    out, err, status = run("train", "switch", "--preset", "paper", "--set", "horizon=3", *options)
+    out, err, status = run(
+        "train", "switch", "--method", "model-free", "--preset", "paper", "--set", "horizon=3", *options
+    )
     assert status == 0, err
     assert "exact return" in out
     config = json.loads((folder / "config.json").read_text())
@@ -149,7 +152,7 @@ def test_train_evaluate_and_load(run, tmp_path):
     team = marco.load(folder, seed=5)
     assert len(team.act([[1, 0], [0, 0], [0, 0]], [[1, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]])) == 3
     assert "0.2222" in run("evaluate", str(folder))[0]
-    _, err, status = run("train", "switch", "--preset", "paper", *options)
+    _, err, status = run("train", "switch", "--method", "model-free", "--preset", "paper", *options)
     assert status == 2
     assert "exists already: choose another --out, or remove it" in err
 
@@ -166,7 +169,7 @@ def test_train_evaluate_and_load(run, tmp_path):
 )
 def test_bad_trainings_are_refused_and_leave_nothing_behind(run, arguments, message, tmp_path):
     folder = tmp_path / "run"
-    _, err, status = run("train", *arguments, "--out", str(folder))
+    _, err, status = run("train", *arguments, "--method", "model-free", "--out", str(folder))
     assert status == 2
     assert message in err
     assert not folder.exists()

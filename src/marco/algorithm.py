@@ -29,7 +29,7 @@ from marco.training import TrainingState, begin, train, train_best, train_steps
 from marco.types import Episode, Spec
 
 Collector = Literal["explorer", "team", "random"]
-Phase = Literal["collect", "fit", "team", "explore", "finish"]
+Phase = Literal["collect", "fit", "team", "explore", "finish", "done"]
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,7 @@ class Marco:
                 state, event = line(iteration, target, state)
                 self.journal.keep(step, state, event)
                 yield event, state
+        yield Event("done", iteration, target, {}), state
 
     @property
     def spec(self) -> Spec:
@@ -268,11 +269,16 @@ class Marco:
         return means
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:
-        """A key per seed for one use: what happens depends on the seed and the place in the run alone."""
-        keys = [jax.random.key(seed) for seed in self.seeds]
-        for number in path:
-            keys = [jax.random.fold_in(key, number) for key in keys]
-        return jnp.stack(keys)
+        """A key per seed for one use."""
+        return jnp.stack([seed_key(seed, *path) for seed in self.seeds])
+
+
+def seed_key(seed: int, *path: int) -> PRNGKeyArray:
+    """A key for one use: what happens depends on the seed and the place in the run alone."""
+    key = jax.random.key(seed)
+    for number in path:
+        key = jax.random.fold_in(key, number)
+    return key
 
 
 def _limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:

@@ -37,7 +37,7 @@ class RunJournal:
         found = []
         for index, leaf in enumerate(leaves):
             stored = arrays[f"leaf-{index}"]
-            if stored.size == 0 and leaf.size:
+            if stored.size == 0:
                 stored = np.zeros(leaf.shape, leaf.dtype)
             if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
                 raise ValueError(

@@ -1,11 +1,13 @@
 """What a run shows while it runs: a live line in a terminal, plain lines elsewhere."""
 
+import time
 from types import TracebackType
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from marco.algorithm import Event, MarcoSettings
 from marco.experiments.model_free import Evaluation
 
 
@@ -50,6 +52,54 @@ class TrainingProgress:
             left = seconds / max(done - before, 1) * (self._samples - done)
             line = f"{done:,} of {self._samples:,} samples: {status}, {left:.0f} s left"
             self._console.print(line, soft_wrap=True)
+
+
+class MarcoProgress:
+    """Follows a run of MARCO from phase to phase."""
+
+    def __init__(self, console: Console, settings: MarcoSettings) -> None:
+        self._console, self._settings = console, settings
+        self._start = self._before = time.perf_counter()
+        self._fits = 0
+        self._bar = Progress(
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} real samples"),
+            BarColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("marco", total=settings.samples, status="collect")
+
+    def __enter__(self) -> "MarcoProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, event: Event) -> None:
+        """One more phase is over."""
+        now = time.perf_counter()
+        seconds, self._before = now - self._before, now
+        if event.phase in ("done", "team") and not event.numbers:
+            return
+        self._bar.update(self._task, completed=event.samples, status=NEXT[event.phase])
+        told = ", ".join(
+            f"{name.replace('_', ' ')} {spread(values)}" for name, values in event.numbers.items()
+        )
+        self._console.print(
+            f"{event.samples:,} of {self._settings.samples:,} real samples, {event.phase}: {told} "
+            f"({seconds:.1f} s)",
+            soft_wrap=True,
+        )
+
+
+NEXT = {"collect": "fitting the model", "fit": "training in the model", "team": "training to explore"}
+NEXT |= {"explore": "collecting", "finish": "judging", "done": "done"}
+"""What follows each phase, in words."""
 
 
 def spread(values: list[float]) -> str:

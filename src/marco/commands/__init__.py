@@ -1,0 +1,1 @@
+"""The sub-commands of `marco`, each a dataclass of its options."""
