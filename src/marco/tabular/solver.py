@@ -1,0 +1,186 @@
+"""The exact solver: depth-first branch and bound over occupancy states (GMAA*-ICE in depth-first form)."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from marco.tabular.decision_rules import Game, Rule
+from marco.tabular.heuristics import Stages, best_later, prepare
+from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move
+from marco.tabular.policies import AgentPolicy, Team, value
+from marco.tabular.problem import Dynamics
+
+SLACK = 1e-9
+"""Values that differ by less are equal."""
+
+
+class Solution(NamedTuple):
+    """What is known of the optimum: it lies in [lower, upper], and the team earns lower."""
+
+    lower: float
+    upper: float
+    team: Team
+    seconds: float
+    nodes: int
+    """Occupancy states that were expanded."""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the team is the best there is."""
+        return self.upper - self.lower <= 1e-7
+
+
+@dataclass
+class _Node:
+    """What is known of an occupancy state at a step."""
+
+    lower: float
+    upper: float
+    rule: Rule | None = None
+    moved: Moved | None = None
+    child: "_Node | None" = None
+
+
+Report = Callable[[float, float, float], None]
+"""Called with lower, upper and the seconds since the start while a search runs."""
+
+
+def solve(
+    dynamics: Dynamics,
+    horizon: int,
+    *,
+    seconds: float = float("inf"),
+    team: Team | None = None,
+    report: Report | None = None,
+) -> Solution:
+    """The best decentralised team over a horizon, or the bounds reached when the time is up or it is interrupted.
+
+    `team` is one to start from: the better it is, the more can be cut off.
+    """
+    search = Search(prepare(dynamics, horizon), seconds, report)
+    if team is None:
+        team = _idle_team(search.stages)
+    floor = value(dynamics, team)
+    root = search.run(floor)
+    if root.lower > floor - search.stages.constant:
+        team = _team(search.stages, root)
+    lower = value(dynamics, team)
+    upper = max(lower, root.upper + search.stages.constant)
+    return Solution(lower, upper, team, search.elapsed(), search.expanded)
+
+
+@dataclass
+class Search:
+    """A search under way: what has been found for every occupancy state met, and how long it may go on."""
+
+    stages: Stages
+    seconds: float
+    report: Report | None
+    found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
+    expanded: int = 0
+    stopped: bool = False
+    began: float = field(default_factory=time.perf_counter)
+    told: float = 0.0
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+
+    def run(self, floor: float) -> _Node:
+        """Search from the start for something better than `floor`."""
+        start = beginning(self.stages)
+        floor -= self.stages.constant
+        self.bounds = floor, float(start.belief[0] @ self.stages.mdp[0])
+        try:
+            return self.visit(start, 0, floor)
+        except KeyboardInterrupt:
+            self.stopped = True
+            return self.visit(start, 0, floor)
+
+    def visit(self, histories: Histories, t: int, floor: float) -> _Node:
+        """Find the best continuation, if there is one worth more than `floor`."""
+        place = t, key(histories)
+        node = self.found.get(place)
+        if node is None:
+            node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
+            if not len(histories.belief):
+                node.lower = node.upper = 0.0
+        if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up(t, node):
+            return node
+        self.expanded += 1
+        stages = self.stages
+        rewards = histories.belief @ stages.R[t]
+        last = t + 1 == stages.horizon
+        outcomes = np.tensordot(histories.belief, stages.G, 1) if not last else None
+        worth = rewards if outcomes is None else rewards + self._later(outcomes, t)
+        game = Game(
+            histories, worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
+        )
+        best, rows = max(floor, node.lower), np.arange(len(rewards))
+        reached = best
+        for rule in game.rules(lambda: best + SLACK):
+            if outcomes is None:
+                node.lower, node.rule, best = rule.bound, rule, rule.bound
+                break
+            actions = np.ravel_multi_index(
+                tuple(choice[histories.each[:, i]] for i, choice in enumerate(rule.each)), stages.actions
+            )
+            reward = float(rewards[rows, actions].sum())
+            moved = move(stages, histories, outcomes[rows, actions])
+            if t == 0:
+                self.bounds = best, rule.bound
+            child = self.visit(moved.histories, t + 1, best - reward)
+            reached = max(reached, min(rule.bound, reward + child.upper))
+            if reward + child.lower > node.lower:
+                node.lower, node.rule, node.moved, node.child = reward + child.lower, rule, moved, child
+                best = max(best, node.lower)
+            if self.stopped:
+                node.upper = min(node.upper, max(rule.bound, reached))
+                return node
+        node.upper = min(node.upper, max(best, reached))
+        return node
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.began
+
+    def _later(self, outcomes: np.ndarray, t: int) -> np.ndarray:
+        stages = self.stages
+        return best_later(outcomes, stages.informed[t + 1][:, stages.following], stages.groups)
+
+    def _time_is_up(self, t: int, node: _Node) -> bool:
+        elapsed = self.elapsed()
+        if self.report is not None and elapsed - self.told >= 1.0:
+            self.told = elapsed
+            self.report(self.bounds[0], self.bounds[1], elapsed)
+        if elapsed > self.seconds:
+            self.stopped = True
+        return self.stopped
+
+
+def _idle_team(stages: Stages) -> Team:
+    """Everybody always does action 0."""
+    steps = stages.horizon
+    return tuple(
+        AgentPolicy((np.zeros(1, int),) * steps, (np.zeros((1, seen), int),) * (steps - 1))
+        for seen in stages.observations
+    )
+
+
+def _team(stages: Stages, root: _Node) -> Team:
+    """The machines that the best rules on the way make; what cannot happen leads nowhere."""
+    actions: list[list[np.ndarray]] = [[] for _ in stages.actions]
+    successors: list[list[np.ndarray]] = [[] for _ in stages.actions]
+    node: _Node | None = root
+    for _ in range(stages.horizon):
+        for i, seen in enumerate(stages.observations):
+            rule = node.rule.each[i] if node is not None and node.rule is not None else np.zeros(0, int)
+            rule = rule if rule.size else np.zeros(1, int)
+            actions[i].append(rule)
+            moved = node.moved if node is not None else None
+            nowhere = np.full((len(rule), seen), -1)
+            successors[i].append(nowhere if moved is None else moved.successors[i])
+        node = node.child if node is not None else None
+    return tuple(
+        AgentPolicy(tuple(does), tuple(leads[:-1])) for does, leads in zip(actions, successors, strict=True)
+    )
