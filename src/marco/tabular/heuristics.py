@@ -25,14 +25,17 @@ class Stages(NamedTuple):
     constant: float
     """What settled start states earn."""
     following: Int[np.ndarray, " M"]
-    parts: Int[np.ndarray, "M N"]
-    """What each agent sees of an outcome."""
+    group: Int[np.ndarray, " M"]
+    """The number of an outcome's joint observation, among those that occur."""
+    shown: Int[np.ndarray, "G N"]
+    """What each agent sees in such a joint observation."""
     groups: Int[np.ndarray, " G+1"]
     """Where the outcomes of each joint observation begin; the last entry is their number."""
     mdp: Float[np.ndarray, "T+1 S"]
     informed: Float[np.ndarray, "T JA S"]
     twins: tuple[Bool[np.ndarray, "S A A"], ...]
     """Which two actions of an agent do the same in a state, whatever the others do."""
+    has_twins: tuple[bool, ...]
     actions: tuple[int, ...]
     observations: tuple[int, ...]
 
@@ -50,24 +53,27 @@ def prepare(dynamics: Dynamics, horizon: int) -> Stages:
     alive = np.isnan(paid)
     keep = alive[dynamics.following]
     worth = np.where(alive, 0.0, np.nan_to_num(paid))
-    enters = dynamics.G @ worth[dynamics.following]
+    enters = dynamics.G @ worth[dynamics.following] if worth.any() else np.zeros_like(dynamics.R)
     left = np.arange(horizon)[::-1]
     R = (dynamics.R + left[:, None, None] * enters) * alive[:, None]
-    G = np.ascontiguousarray(dynamics.G[:, :, keep]) * alive[:, None, None]
+    G = dynamics.G if alive.all() else dynamics.G[:, :, keep] * alive[:, None, None]
     seen = dynamics.seen[keep]
     groups = np.flatnonzero(np.diff(seen, prepend=-1, append=-1)) if seen.size else np.zeros(1, int)
     following = dynamics.following[keep]
+    entries, twins = _entries(G), _twins(dynamics)
     return Stages(
         G=G,
         R=R,
         d0=dynamics.d0 * alive,
         constant=horizon * float(dynamics.d0 @ worth),
         following=following,
-        parts=np.stack(np.unravel_index(seen, dynamics.observations), -1),
+        group=np.repeat(np.arange(len(groups) - 1), np.diff(groups)),
+        shown=np.stack(np.unravel_index(seen[groups[:-1]], dynamics.observations), -1),
         groups=groups,
-        mdp=_mdp_values(G, R, following),
-        informed=_informed(G, R, following, groups),
-        twins=tuple(_twins(dynamics, agent) for agent in range(len(dynamics.actions))),
+        mdp=_mdp_values(entries, R, following),
+        informed=_informed(entries, R, following, groups),
+        twins=twins,
+        has_twins=tuple(bool((each.sum((1, 2)) > each.shape[1]).any()) for each in twins),
         actions=dynamics.actions,
         observations=dynamics.observations,
     )
@@ -80,7 +86,11 @@ def settled_rewards(dynamics: Dynamics) -> Float[np.ndarray, " S"]:
     leaves fewer histories to tell apart.
     """
     paid = np.where(np.ptp(dynamics.R, axis=1) == 0.0, dynamics.R[:, 0], np.nan)
-    leads = (dynamics.P > 0.0).any(1)
+    if np.isnan(paid).all():
+        return paid
+    leads = np.zeros((paid.size, paid.size), bool)
+    state, outcome = np.nonzero((dynamics.G > 0.0).any(1))
+    leads[state, dynamics.following[outcome]] = True
     while True:
         same = np.all(~leads | (paid[None, :] == paid[:, None]), axis=1)
         kept = np.where(same, paid, np.nan)
@@ -89,28 +99,53 @@ def settled_rewards(dynamics: Dynamics) -> Float[np.ndarray, " S"]:
         paid = kept
 
 
+class _Entries(NamedTuple):
+    """The entries of G that are not 0, which are few in large problems, with their rows s * JA + a."""
+
+    row: Int[np.ndarray, " E"]
+    outcome: Int[np.ndarray, " E"]
+    chance: Float[np.ndarray, " E"]
+    rows: int
+
+
+def _entries(G: Float[np.ndarray, "S JA M"]) -> _Entries:
+    flat = G.reshape(-1, G.shape[2])
+    row, outcome = np.nonzero(flat)
+    return _Entries(row, outcome, flat[row, outcome], len(flat))
+
+
 def _mdp_values(
-    G: Float[np.ndarray, "S JA M"], R: Float[np.ndarray, "T S JA"], following: Int[np.ndarray, " M"]
+    entries: _Entries, R: Float[np.ndarray, "T S JA"], following: Int[np.ndarray, " M"]
 ) -> Float[np.ndarray, "T+1 S"]:
     """The best that a team which sees the state can earn from each step on."""
     values = np.zeros((len(R) + 1, R.shape[1]))
     for t in reversed(range(len(R))):
-        values[t] = (R[t] + G @ values[t + 1][following]).max(1)
+        later = entries.chance * values[t + 1][following[entries.outcome]]
+        expected = np.bincount(entries.row, later, entries.rows).reshape(R.shape[1:])
+        values[t] = (R[t] + expected).max(1)
     return values
 
 
 def _informed(
-    G: Float[np.ndarray, "S JA M"],
+    entries: _Entries,
     R: Float[np.ndarray, "T S JA"],
     following: Int[np.ndarray, " M"],
     groups: Int[np.ndarray, " G+1"],
 ) -> Float[np.ndarray, "T JA S"]:
-    """The fast informed bound (Hauskrecht 2000): one that knows s now, and later what all have seen."""
-    states, joint, _ = G.shape
+    """The fast informed bound (Hauskrecht 2000): one that knows s now, and later only what all have seen."""
+    _, states, joint = R.shape
     vectors = np.zeros((len(R), joint, states))
-    for t in reversed(range(len(R))):
-        later = vectors[t + 1][:, following] if t + 1 < len(R) else np.zeros((joint, len(following)))
-        vectors[t] = (R[t] + best_later(G, later, groups)).T
+    vectors[-1] = R[-1].T
+    if not entries.row.size:
+        vectors[:] = R.transpose(0, 2, 1)
+        return vectors
+    number = np.searchsorted(groups, entries.outcome, "right") - 1
+    begins = np.flatnonzero(np.diff(entries.row * len(groups) + number, prepend=-1))
+    for t in reversed(range(len(R) - 1)):
+        each = vectors[t + 1].T[following[entries.outcome]] * entries.chance[:, None]
+        best = np.add.reduceat(each, begins, axis=0).max(1)
+        expected = np.bincount(entries.row[begins], best, entries.rows).reshape(states, joint)
+        vectors[t] = (R[t] + expected).T
     return vectors
 
 
@@ -126,12 +161,16 @@ def best_later(
     return total
 
 
-def _twins(dynamics: Dynamics, agent: int) -> Bool[np.ndarray, "S A A"]:
+def _twins(dynamics: Dynamics) -> tuple[Bool[np.ndarray, "S A A"], ...]:
+    """Told by random projections of what follows."""
     states, actions = dynamics.d0.size, dynamics.actions
     weights = np.random.default_rng(0).normal(size=(dynamics.seen.size, 3))
-    marks = np.concatenate([dynamics.G @ weights, dynamics.R[..., None]], -1)
-    each = np.moveaxis(marks.reshape(states, *actions, 4), 1 + agent, 1).reshape(states, actions[agent], -1)
-    return np.abs(each[:, :, None] - each[:, None]).max(-1) < EPSILON
+    marks = np.concatenate([dynamics.G @ weights, dynamics.R[..., None]], -1).reshape(states, *actions, 4)
+    twins = []
+    for agent, size in enumerate(actions):
+        each = np.moveaxis(marks, 1 + agent, 1).reshape(states, size, -1)
+        twins.append(np.abs(each[:, :, None] - each[:, None]).max(-1) < EPSILON)
+    return tuple(twins)
 
 
 def mdp_bound(dynamics: Dynamics, horizon: int) -> float:

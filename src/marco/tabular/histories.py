@@ -39,114 +39,131 @@ def beginning(stages: Stages) -> Histories:
     return Histories(np.zeros((1, agents), int), stages.d0[None], (1,) * agents)
 
 
+def revealed(agents: int, belief: Float[np.ndarray, " S"]) -> Histories:
+    """One joint history, known to all, with a belief."""
+    return Histories(np.zeros((1, agents), int), belief[None], (1,) * agents)
+
+
 def key(histories: Histories) -> bytes:
     """What equal histories have in common."""
-    marks = np.round(histories.belief @ _weights(histories.belief.shape[1]), DIGITS) + 0.0
-    return histories.each.tobytes() + marks.tobytes()
+    marks = np.rint(histories.belief @ _weights(histories.belief.shape[1]) * 10.0**DIGITS)
+    return histories.each.tobytes() + (marks + 0.0).tobytes()
 
 
-def move(
-    stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"]
-) -> Moved:
+def move(stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"]) -> Moved:
     """Everybody acts and sees; `outcomes[j]` holds the probabilities of what follows joint history j."""
-    totals = np.add.reduceat(outcomes, stages.groups[:-1], axis=1) if outcomes.size else outcomes
-    row, group = np.nonzero(totals > EPSILON)
-    belief = np.zeros((len(row), histories.belief.shape[1]))
-    begin, end = stages.groups[:-1], stages.groups[1:]
-    for g in np.unique(group):
-        of_group = np.flatnonzero(group == g)
-        columns = slice(begin[g], end[g])
-        belief[np.ix_(of_group, stages.following[columns])] = outcomes[row[of_group], columns]
-    labels, wide = [], []
-    for agent, seen in enumerate(stages.observations):
-        pair = histories.each[row, agent] * seen + stages.parts[begin[group], agent]
-        distinct, label = np.unique(pair, return_inverse=True)
-        labels.append(label.ravel())
-        wide.append(distinct)
-    merged, owners = _merge(np.stack(labels, -1), belief)
+    spread = np.zeros((len(outcomes), len(stages.shown), histories.belief.shape[1]))
+    spread[:, stages.group, stages.following] = outcomes
+    row, group = np.nonzero(spread.sum(-1) > EPSILON)
+    belief = spread[row, group]
+    pairs = histories.each[row] * np.array(stages.observations) + stages.shown[group]
+    marks = belief @ _weights(belief.shape[1])
+    rows = [tuple(pair) for pair in pairs.tolist()]
+    owners, each = _merge(rows, marks.tolist())
+    merged = sorted(set(each))
+    if len(merged) == len(rows):
+        summed = belief[sorted(range(len(rows)), key=each.__getitem__)]
+    else:
+        place = {joint: index for index, joint in enumerate(merged)}
+        summed = np.zeros((len(merged), belief.shape[1]))
+        np.add.at(summed, [place[joint] for joint in each], belief)
     successors = []
     for agent, seen in enumerate(stages.observations):
         table = np.full(histories.sizes[agent] * seen, -1)
-        table[wide[agent]] = owners[agent]
+        table[list(owners[agent])] = list(owners[agent].values())
         successors.append(table.reshape(histories.sizes[agent], seen))
-    return Moved(merged, tuple(successors))
+    sizes = tuple(len(set(owner.values())) for owner in owners)
+    joint = np.array(merged, int).reshape(len(merged), len(sizes))
+    return Moved(Histories(joint, summed, sizes), tuple(successors))
 
 
-def _merge(
-    each: Int[np.ndarray, "J N"], belief: Float[np.ndarray, "J S"]
-) -> tuple[Histories, list[Int[np.ndarray, " C"]]]:
-    """Merge until nothing changes; also where each agent's histories went."""
-    agents = each.shape[1]
-    owners = [np.arange(each[:, agent].max(initial=-1) + 1) for agent in range(agents)]
-    pending = set(range(agents))
+Joint = tuple[int, ...]
+
+
+def _merge(rows: list[Joint], marks: list[list[float]]) -> tuple[list[dict[int, int]], list[Joint]]:
+    """Merge until nothing changes: the new number of each agent's old history, and the new joint histories.
+
+    Plain dictionaries: there are rarely more than a few dozen rows. A belief is told by its marks, a few
+    random projections, which are linear and so add up when rows are merged.
+    """
+    agents = len(rows[0]) if rows else 0
+    owners = [{row[agent]: row[agent] for row in rows} for agent in range(agents)]
+    table = dict(zip(rows, marks, strict=True))
+    pending = list(range(agents))
     while pending:
-        agent = min(pending)
-        pending.discard(agent)
-        groups = _equal_rows(each, belief, agent)
-        if groups.max(initial=-1) + 1 == len(groups):
+        agent = pending.pop(0)
+        group = _equal_histories(table, agent)
+        if len(set(group.values())) == len(group):
             continue
-        owners[agent] = groups[owners[agent]]
-        each = each.copy()
-        each[:, agent] = groups[each[:, agent]]
-        each, index = np.unique(each, axis=0, return_inverse=True)
-        total = np.zeros((len(each), belief.shape[1]))
-        np.add.at(total, index.ravel(), belief)
-        belief = total
-        pending |= set(range(agents)) - {agent}
-    return _ordered(each, belief, owners)
+        owners[agent] = {old: group[new] for old, new in owners[agent].items()}
+        table = _renamed(table, agent, group)
+        pending = [other for other in range(agents) if other != agent]
+    for agent in range(agents):
+        rank = _ranks(table, agent)
+        owners[agent] = {old: rank[new] for old, new in owners[agent].items()}
+    return owners, [tuple(owners[i][h] for i, h in enumerate(row)) for row in rows]
 
 
-def _equal_rows(
-    each: Int[np.ndarray, "J N"], belief: Float[np.ndarray, "J S"], agent: int
-) -> Int[np.ndarray, " C"]:
-    """For each history of an agent the group of those with the same belief, told by random projections."""
-    others = np.unique(np.delete(each, agent, axis=1), axis=0, return_inverse=True)[1].ravel()
-    mine = each[:, agent]
-    spread = _weights(len(belief) + 1)[others]
-    marks = np.stack([np.bincount(mine, column) for column in ((belief @ _weights(belief.shape[1])) * spread).T])
-    marks = np.round(marks / np.bincount(mine, belief.sum(1)), DIGITS) + 0.0
-    return np.unique(marks, axis=1, return_inverse=True)[1].ravel()
+def _equal_histories(table: dict[Joint, list[float]], agent: int) -> dict[int, int]:
+    """For each history of an agent, one that stands for all with the same belief."""
+    beliefs: dict[int, list[tuple[Joint, list[float]]]] = {}
+    for row, marks in table.items():
+        beliefs.setdefault(row[agent], []).append((row[:agent] + row[agent + 1 :], marks))
+    first: dict[tuple[tuple[Joint, tuple[int, ...]], ...], int] = {}
+    group = {}
+    for history, entries in beliefs.items():
+        scale = 10.0**DIGITS / sum(marks[0] for _, marks in entries)
+        sign = sorted((others, tuple([round(mark * scale) for mark in marks])) for others, marks in entries)
+        group[history] = first.setdefault(tuple(sign), history)
+    return group
 
 
-def _ordered(
-    each: Int[np.ndarray, "J N"], belief: Float[np.ndarray, "J S"], owners: list[Int[np.ndarray, " C"]]
-) -> tuple[Histories, list[Int[np.ndarray, " C"]]]:
-    """Number histories by what is believed in them, so that equal situations get equal numbers."""
-    marks = np.round(belief @ _weights(belief.shape[1]), DIGITS) + 0.0
-    each = each.copy()
-    sizes = []
-    for agent in range(each.shape[1]):
-        mine = each[:, agent]
-        totals = np.stack([np.bincount(mine, column) for column in marks.T]) if len(mine) else np.zeros((3, 0))
-        rank = np.empty(totals.shape[1], int)
-        rank[np.lexsort(np.round(totals, DIGITS - 1))] = np.arange(totals.shape[1])
-        each[:, agent] = rank[mine]
-        owners[agent] = rank[owners[agent]]
-        sizes.append(totals.shape[1])
-    order = np.lexsort(each.T[::-1])
-    return Histories(each[order], belief[order], tuple(sizes)), owners
+def _renamed(
+    table: dict[Joint, list[float]], agent: int, group: dict[int, int]
+) -> dict[Joint, list[float]]:
+    merged: dict[Joint, list[float]] = {}
+    for row, marks in table.items():
+        renamed = (*row[:agent], group[row[agent]], *row[agent + 1 :])
+        before = merged.get(renamed)
+        merged[renamed] = marks if before is None else [a + b for a, b in zip(before, marks, strict=True)]
+    return merged
+
+
+def _ranks(table: dict[Joint, list[float]], agent: int) -> dict[int, int]:
+    """Number an agent's histories by what is believed in them, so that equal situations look equal."""
+    totals: dict[int, list[float]] = {}
+    for row, marks in table.items():
+        before = totals.get(row[agent])
+        totals[row[agent]] = marks if before is None else [a + b for a, b in zip(before, marks, strict=True)]
+    scale = 10.0 ** (DIGITS - 1)
+    by_marks = sorted(totals, key=lambda history: [round(mark * scale) for mark in totals[history]])
+    return {history: rank for rank, history in enumerate(by_marks)}
 
 
 _DRAWN: dict[int, np.ndarray] = {}
 
 
-def _weights(size: int) -> Float[np.ndarray, "X 3"]:
-    """Three random projections, always the same: they tell vectors apart that differ at all."""
+def _weights(size: int) -> Float[np.ndarray, "S 4"]:
+    """The sum, and three random projections, always the same: they tell apart what differs at all."""
     if size not in _DRAWN:
-        _DRAWN[size] = np.random.default_rng(size).uniform(0.5, 1.5, (size, 3))
+        drawn = np.random.default_rng(size).uniform(0.5, 1.5, (size, 4))
+        drawn[:, 0] = 1.0
+        _DRAWN[size] = drawn
     return _DRAWN[size]
 
 
 def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarray, "C A"], ...]:
     """Which actions to try in each history of each agent: of actions that do the same, the first."""
     allowed = []
-    possible = histories.belief > EPSILON
+    possible = (histories.belief > EPSILON).astype(float)
     for agent, twins in enumerate(stages.twins):
-        support = np.zeros((histories.sizes[agent], possible.shape[1]))
-        np.add.at(support, histories.each[:, agent], possible)
         size = twins.shape[1]
-        differ = (support > 0) @ (~twins).reshape(len(twins), -1)
-        same = (differ == 0).reshape(-1, size, size)
+        if not stages.has_twins[agent]:
+            allowed.append(np.ones((histories.sizes[agent], size), bool))
+            continue
+        support = (histories.each[:, agent] == np.arange(histories.sizes[agent])[:, None]) @ possible
+        differ = support @ (~twins).reshape(len(twins), -1)
+        same = (differ == 0.0).reshape(-1, size, size)
         earlier = np.tri(size, k=-1, dtype=bool)  # [a, b]: b comes before a
         allowed.append(~(same & earlier).any(-1))
     return tuple(allowed)

@@ -97,7 +97,7 @@ class DecPOMDP:
     def dynamics(self) -> "Dynamics":
         """The same for planners."""
         seen, following = np.nonzero(self.O.max(0).T > 0.0)
-        G = self.P[:, :, following] * self.O[:, following, seen]
+        G = np.ascontiguousarray(self.P[:, :, following] * self.O[:, following, seen])
         return Dynamics(G, self.R, self.d0, seen, following, self.num_actions, self.num_observations)
 
     def environment(self, horizon: int) -> Tabular:

@@ -1,15 +1,17 @@
 """The exact solver: depth-first branch and bound over occupancy states (GMAA*-ICE in depth-first form)."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from marco.tabular.decision_rules import Game, Rule
-from marco.tabular.heuristics import Stages, best_later, prepare
-from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move
+from marco.tabular.decision_rules import Choice, Game, Rule
+from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
+from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move, revealed
 from marco.tabular.policies import AgentPolicy, Team, value
 from marco.tabular.problem import Dynamics
 
@@ -91,11 +93,15 @@ class Search:
         start = beginning(self.stages)
         floor -= self.stages.constant
         self.bounds = floor, float(start.belief[0] @ self.stages.mdp[0])
+        deep = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(deep, 1000 + 20 * self.stages.horizon))
         try:
             return self.visit(start, 0, floor)
         except KeyboardInterrupt:
             self.stopped = True
-            return self.visit(start, 0, floor)
+            return self.found[0, key(start)]
+        finally:
+            sys.setrecursionlimit(deep)
 
     def visit(self, histories: Histories, t: int, floor: float) -> _Node:
         """Find the best continuation, if there is one worth more than `floor`."""
@@ -111,22 +117,33 @@ class Search:
         stages = self.stages
         rewards = histories.belief @ stages.R[t]
         last = t + 1 == stages.horizon
-        outcomes = np.tensordot(histories.belief, stages.G, 1) if not last else None
+        outcomes = None if last else _outcomes(stages, histories)
         worth = rewards if outcomes is None else rewards + self._later(outcomes, t)
         game = Game(
             histories, worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
         )
         best, rows = max(floor, node.lower), np.arange(len(rewards))
         reached = best
-        for rule in game.rules(lambda: best + SLACK):
+        refined = np.zeros(worth.shape, bool)
+
+        def refine(actions: Choice) -> bool:
+            """Bound what these actions lead to as if all histories were shared right afterwards, but only then."""
+            changed = False
+            for j in np.flatnonzero(~refined[rows, actions]):
+                a = actions[j]
+                refined[j, a] = True
+                total = rewards[j, a] + self.revealed(outcomes[j, a], t + 1)
+                if total < worth[j, a] - EPSILON:
+                    worth[j, a] = total
+                    changed = True
+            return changed
+
+        for rule in game.rules(lambda: best + SLACK, None if last else refine):
             if outcomes is None:
                 node.lower, node.rule, best = rule.bound, rule, rule.bound
                 break
-            actions = np.ravel_multi_index(
-                tuple(choice[histories.each[:, i]] for i, choice in enumerate(rule.each)), stages.actions
-            )
-            reward = float(rewards[rows, actions].sum())
-            moved = move(stages, histories, outcomes[rows, actions])
+            reward = float(rewards[rows, rule.actions].sum())
+            moved = move(stages, histories, outcomes[rows, rule.actions])
             if t == 0:
                 self.bounds = best, rule.bound
             child = self.visit(moved.histories, t + 1, best - reward)
@@ -139,6 +156,17 @@ class Search:
                 return node
         node.upper = min(node.upper, max(best, reached))
         return node
+
+    def revealed(self, outcomes: np.ndarray, t: int) -> float:
+        """What can be earned from step t on if all share what they have seen until then, and nothing later."""
+        stages, total = self.stages, 0.0
+        for begin, end in zip(stages.groups[:-1], stages.groups[1:], strict=True):
+            mass = float(outcomes[begin:end].sum())
+            if mass > EPSILON:
+                belief = np.zeros(stages.d0.size)
+                belief[stages.following[begin:end]] = outcomes[begin:end] / mass
+                total += mass * self.visit(revealed(len(stages.actions), belief), t, -np.inf).upper
+        return total
 
     def elapsed(self) -> float:
         """Seconds since the start."""
@@ -156,6 +184,14 @@ class Search:
         if elapsed > self.seconds:
             self.stopped = True
         return self.stopped
+
+
+def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:
+    """What follows every joint action in every joint history; impossible states are left out of the sum."""
+    possible = np.flatnonzero(histories.belief.any(0))
+    if 2 * possible.size > stages.d0.size:
+        return np.tensordot(histories.belief, stages.G, 1)
+    return np.tensordot(histories.belief[:, possible], stages.G[possible], 1)
 
 
 def _idle_team(stages: Stages) -> Team:
