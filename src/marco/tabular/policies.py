@@ -72,14 +72,16 @@ def escape_probability(dynamics: Dynamics, team: Team, known: Bool[np.ndarray, "
     return float(sum(np.sum(now.belief * ~known[:, now.actions].T) for now in met))
 
 
-def random_team(rng: np.random.Generator, dynamics: Dynamics, horizon: int) -> Team:
+def random_team(
+    rng: np.random.Generator, actions: tuple[int, ...], observations: tuple[int, ...], horizon: int
+) -> Team:
     """A deterministic team in which an agent's action depends on the step and on what it just saw."""
     return tuple(
         AgentPolicy(
             tuple(rng.integers(acts, size=seen if t else 1) for t in range(horizon)),
             tuple(np.tile(np.arange(seen), (seen if t else 1, 1)) for t in range(horizon - 1)),
         )
-        for acts, seen in zip(dynamics.actions, dynamics.observations, strict=True)
+        for acts, seen in zip(actions, observations, strict=True)
     )
 
 

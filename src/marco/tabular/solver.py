@@ -4,11 +4,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from marco.tabular.best_response import TooManyBeliefsError, jesp
 from marco.tabular.decision_rules import Choice, Game, Rule
 from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
 from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move, revealed
@@ -46,7 +48,7 @@ class _Node:
     child: "_Node | None" = None
 
 
-Report = Callable[[float, float, float], None]
+Report = Callable[[float, float, float], object]
 """Called with lower, upper and the seconds since the start while a search runs."""
 
 
@@ -57,21 +59,48 @@ def solve(
     seconds: float = float("inf"),
     team: Team | None = None,
     report: Report | None = None,
+    seed: int = 0,
 ) -> Solution:
     """The best decentralised team over a horizon, or the bounds reached when the time is up or it is interrupted.
 
-    `team` is one to start from: the better it is, the more can be cut off.
+    `team` is one to start from: the better it is, the more can be cut off. A search that takes more than a
+    second takes turns with alternating best responses, whose starts are drawn with `seed`.
     """
-    search = Search(prepare(dynamics, horizon), seconds, report)
-    if team is None:
-        team = _idle_team(search.stages)
-    floor = value(dynamics, team)
-    root = search.run(floor)
-    if root.lower > floor - search.stages.constant:
-        team = _team(search.stages, root)
-    lower = value(dynamics, team)
-    upper = max(lower, root.upper + search.stages.constant)
+    if not seconds > 0.0:
+        raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
+    stages = prepare(dynamics, horizon)
+    search = Search(stages, report)
+    team = _idle_team(stages) if team is None else team
+    lower, turn, rng = value(dynamics, team), 1.0, np.random.default_rng(seed)
+    deep = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deep, 1000 + 20 * horizon))
+    try:
+        while True:
+            root = search.run(lower, min(seconds, search.elapsed() + turn))
+            if root.lower > lower - stages.constant:
+                team = _team(stages, root)
+                lower = value(dynamics, team)
+            if not search.stopped or search.elapsed() >= seconds:
+                break
+            rest = min(turn / 2, seconds - search.elapsed())
+            lower, team = max((lower, team), _responses(rng, stages, rest, root.upper), key=itemgetter(0))
+            turn *= 2
+    except KeyboardInterrupt:
+        root = search.found[0, key(beginning(stages))]
+    finally:
+        sys.setrecursionlimit(deep)
+    upper = max(lower, root.upper + stages.constant)
     return Solution(lower, upper, team, search.elapsed(), search.expanded)
+
+
+def _responses(
+    rng: np.random.Generator, stages: Stages, seconds: float, upper: float
+) -> tuple[float, Team]:
+    """The best team that alternating best responses find in so many seconds."""
+    try:
+        return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant)
+    except TooManyBeliefsError:
+        return -np.inf, _idle_team(stages)
 
 
 @dataclass
@@ -79,29 +108,21 @@ class Search:
     """A search under way: what has been found for every occupancy state met, and how long it may go on."""
 
     stages: Stages
-    seconds: float
     report: Report | None
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
+    until: float = np.inf
     stopped: bool = False
     began: float = field(default_factory=time.perf_counter)
     told: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
 
-    def run(self, floor: float) -> _Node:
-        """Search from the start for something better than `floor`."""
-        start = beginning(self.stages)
-        floor -= self.stages.constant
-        self.bounds = floor, float(start.belief[0] @ self.stages.mdp[0])
-        deep = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(deep, 1000 + 20 * self.stages.horizon))
-        try:
-            return self.visit(start, 0, floor)
-        except KeyboardInterrupt:
-            self.stopped = True
-            return self.found[0, key(start)]
-        finally:
-            sys.setrecursionlimit(deep)
+    def run(self, lower: float, until: float) -> _Node:
+        """Search for something better than `lower`, until so many seconds after the start."""
+        self.until, self.stopped = until, False
+        start, floor = beginning(self.stages), lower - self.stages.constant
+        self.bounds = floor, min(self.bounds[1], float(start.belief[0] @ self.stages.mdp[0]))
+        return self.visit(start, 0, floor)
 
     def visit(self, histories: Histories, t: int, floor: float) -> _Node:
         """Find the best continuation, if there is one worth more than `floor`."""
@@ -111,7 +132,7 @@ class Search:
             node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
             if not len(histories.belief):
                 node.lower = node.upper = 0.0
-        if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up(t, node):
+        if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up():
             return node
         self.expanded += 1
         stages = self.stages
@@ -176,12 +197,12 @@ class Search:
         stages = self.stages
         return best_later(outcomes, stages.informed[t + 1][:, stages.following], stages.groups)
 
-    def _time_is_up(self, t: int, node: _Node) -> bool:
+    def _time_is_up(self) -> bool:
         elapsed = self.elapsed()
         if self.report is not None and elapsed - self.told >= 1.0:
             self.told = elapsed
-            self.report(self.bounds[0], self.bounds[1], elapsed)
-        if elapsed > self.seconds:
+            self.report(*(bound + self.stages.constant for bound in self.bounds), elapsed)
+        if elapsed > self.until:
             self.stopped = True
         return self.stopped
 
