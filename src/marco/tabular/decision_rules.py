@@ -6,8 +6,8 @@ own histories while the others do whatever suits each joint history.
 """
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
-from itertools import count, product
+from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,14 @@ from jaxtyping import Bool, Float, Int
 from marco.tabular.heuristics import EPSILON
 from marco.tabular.histories import Histories
 
-FORBIDDEN = -1e12
+FORBIDDEN = -1e9
 """The worth of an action that must not be taken."""
 
 
 Choice = Int[np.ndarray, " J"]
 """A joint action for every joint history."""
+Refine = Callable[[Choice], bool]
+"""Lowers the worth of what a rule does, if it can, and says whether it has."""
 
 
 class Rule(NamedTuple):
@@ -51,83 +53,115 @@ class Game:
         worth: Float[np.ndarray, "J *A"],
         allowed: tuple[Bool[np.ndarray, "C A"], ...],
     ) -> None:
-        self.histories, self.worth = histories, worth
-        agents = range(histories.each.shape[1])
-        self.members = [
-            (histories.each[:, i] == np.arange(histories.sizes[i])[:, None]).astype(float) for i in agents
-        ]
-        self.others = [tuple(2 + k for k in agents if k != i) for i in agents]
-        self.choices = [np.where(table, 0.0, FORBIDDEN) for table in allowed]
-        weight = [member @ histories.belief.sum(1) for member in self.members]
-        # Those that matter most are decided first; where nothing is to be decided, nothing is asked.
-        self.order = sorted(
-            ((i, c) for i in agents for c in range(histories.sizes[i]) if allowed[i][c].sum() > 1),
-            key=lambda place: -weight[place[0]][place[1]],
-        )
-        self.options = [np.flatnonzero(allowed[i][c]) for i, c in self.order]
+        self.histories, self.worth, self.allowed = histories, worth, allowed
+        self.sizes = worth.shape[1:]
 
-    def rules(
-        self, floor: Callable[[], float], refine: Callable[[Choice], bool] | None = None
-    ) -> Iterator[Rule]:
+    def rules(self, floor: Callable[[], float], refine: Refine | None = None) -> Iterator[Rule]:
         """The rules whose bound is above the floor, best first; the floor may rise meanwhile.
 
         A rule that comes first is handed to `refine`, which may lower the worth of what it does and says
         whether it has: then the rule goes back into the queue.
         """
+        if len(self.histories.each) == 1:
+            yield from self._single(floor, refine)
+            return
+        self._prepare()
         ticket = count()
-        heap = [(-bound, -len(chosen), next(ticket), chosen) for bound, chosen in self._roots()]
-        heapify(heap)
+        heap: list[tuple[float, int, int, tuple[int, ...]]] = [(-self._whole(), 0, next(ticket), ())]
         while heap:
             bound, depth, _, chosen = heappop(heap)
             if -bound <= floor():
                 return
             if -depth < len(self.order):
-                children = [(*chosen, int(action)) for action in self.options[-depth]]
-                for child, limit in zip(children, self._bounds(children).tolist(), strict=True):
+                for action, limit in self._extended(chosen):
                     if limit > floor():
                         # Among equals the deeper one first, or ties would be searched breadth first.
+                        child = (*chosen, action)
                         heappush(heap, (-min(limit, -bound), depth - 1, next(ticket), child))
                 continue
             each = self._complete(chosen)
-            actions = joint_actions(self.histories, each, self.worth.shape[1:])
-            current = self._worth_of(actions)
-            if current > -bound - EPSILON and (refine is None or not refine(actions)):
+            actions = joint_actions(self.histories, each, self.sizes)
+            if self._worth_of(actions) > -bound - EPSILON and (refine is None or not refine(actions)):
                 yield Rule(-bound, each, actions)
             else:
                 heappush(heap, (-min(self._worth_of(actions), -bound), depth, next(ticket), chosen))
 
-    def _roots(self) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """Where the search begins: the empty rule; with one joint history, all rules at once."""
-        if len(self.histories.each) == 1:
-            worth = self.worth[0]
-            for chosen in product(*(options.tolist() for options in self.options)):
-                each = tuple(choice[0] for choice in self._complete(chosen))
-                yield float(worth[each]), chosen
-        else:
-            yield float(self._bounds([()])[0]), ()
+    def _single(self, floor: Callable[[], float], refine: Refine | None) -> Iterator[Rule]:
+        """With one joint history a rule is a joint action."""
+        worth = self.worth.reshape(-1)
+        open_ = np.ones(self.sizes, bool)
+        for i, table in enumerate(self.allowed):
+            open_ &= table[0].reshape([-1 if k == i else 1 for k in range(len(self.sizes))])
+        left = open_.reshape(-1)
+        while left.any():
+            best = int(np.where(left, worth, FORBIDDEN).argmax())
+            bound = float(worth[best])
+            if bound <= floor():
+                return
+            if refine is not None and refine(np.array([best])):
+                continue
+            left[best] = False
+            each = tuple(np.array([part]) for part in np.unravel_index(best, self.sizes))
+            yield Rule(bound, each, np.array([best]))
+
+    def _prepare(self) -> None:
+        """What bounds of partial rules need again and again."""
+        each, sizes = self.histories.each, self.histories.sizes
+        agents = range(each.shape[1])
+        self.members = [(each[:, i] == np.arange(sizes[i])[:, None]).astype(float) for i in agents]
+        self.others = [tuple(1 + k for k in agents if k != i) for i in agents]
+        self.choices = [np.where(table, 0.0, FORBIDDEN) for table in self.allowed]
+        mass = self.histories.belief.sum(1)
+        weight = [member @ mass for member in self.members]
+        # Those that matter most are decided first; where nothing is to be decided, nothing is asked.
+        self.order = sorted(
+            ((i, c) for i in agents for c in range(sizes[i]) if np.count_nonzero(self.allowed[i][c]) > 1),
+            key=lambda place: -weight[place[0]][place[1]],
+        )
+
+    def _masked(self, chosen: tuple[int, ...]) -> Float[np.ndarray, "J *A"]:
+        """The worths, with what a partial rule rules out forbidden."""
+        tables = [table.copy() for table in self.choices]
+        for (i, c), action in zip(self.order, chosen, strict=False):
+            tables[i][c] = FORBIDDEN
+            tables[i][c, action] = 0.0
+        total = self.worth
+        for i, table in enumerate(tables):
+            shape = [len(total)] + [1] * len(tables)
+            shape[1 + i] = table.shape[1]
+            total = total + table[self.histories.each[:, i]].reshape(shape)
+        return total
+
+    def _whole(self) -> float:
+        """The bound of the empty rule."""
+        total = self._masked(())
+        sums = [self.members[i] @ total.max(self.others[i]) for i in range(len(self.members))]
+        return float(min(table.max(1).sum() for table in sums))
+
+    def _extended(self, chosen: tuple[int, ...]) -> list[tuple[int, float]]:
+        """The bounds of a partial rule with one more action: in turn, one agent's histories are respected."""
+        i, c = self.order[len(chosen)]
+        total = self._masked(chosen)
+        rows = np.flatnonzero(self.histories.each[:, i] == c)
+        inside = total[rows]
+        limits = []
+        for k, member in enumerate(self.members):
+            best = total.max(self.others[k])
+            table = member @ best
+            if k == i:
+                top = table.max(1)
+                limits.append(top.sum() - top[c] + table[c])
+                continue
+            rest = tuple(axis for axis in self.others[k] if axis != 1 + i)
+            pairs = inside.max(rest) if rest else inside
+            pairs = pairs if i < k else pairs.transpose(0, 2, 1)
+            change = np.tensordot(member[:, rows], pairs - best[rows, None], 1)
+            limits.append((table[:, None] + change).max(-1).sum(0))
+        bounds = np.min(limits, axis=0)
+        return [(int(action), float(bounds[action])) for action in np.flatnonzero(self.allowed[i][c])]
 
     def _worth_of(self, actions: Choice) -> float:
         return float(self.worth.reshape(len(actions), -1)[np.arange(len(actions)), actions].sum())
-
-    def _bounds(self, partial: list[tuple[int, ...]]) -> Float[np.ndarray, " K"]:
-        """Bounds of partial rules that are equally far."""
-        agents = len(self.members)
-        tables = [np.repeat(table[None], len(partial), 0) for table in self.choices]
-        for k, chosen in enumerate(partial):
-            for (i, c), action in zip(self.order, chosen, strict=False):
-                tables[i][k, c] = FORBIDDEN
-                tables[i][k, c, action] = 0.0
-        total = self.worth[None]
-        for i in range(agents):
-            rows = tables[i][:, self.histories.each[:, i]]
-            shape = [*rows.shape[:2], *([1] * agents)]
-            shape[2 + i] = rows.shape[2]
-            total = total + rows.reshape(shape)
-        found = []
-        for i in range(agents):
-            best = total.max(self.others[i]) if agents > 1 else total
-            found.append((self.members[i] @ best).max(-1).sum(-1))
-        return np.min(found, axis=0)
 
     def _complete(self, chosen: tuple[int, ...]) -> tuple[Int[np.ndarray, " C"], ...]:
         rule = [table.argmax(-1) for table in self.choices]

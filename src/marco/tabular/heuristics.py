@@ -33,8 +33,8 @@ class Stages(NamedTuple):
     """Where the outcomes of each joint observation begin; the last entry is their number."""
     mdp: Float[np.ndarray, "T+1 S"]
     informed: Float[np.ndarray, "T JA S"]
-    twins: tuple[Bool[np.ndarray, "S A A"], ...]
-    """Which two actions of an agent do the same in a state, whatever the others do."""
+    differs: tuple[Float[np.ndarray, "S A A"], ...]
+    """Whether an action of an agent does in a state something else than an earlier one, given the others'."""
     has_twins: tuple[bool, ...]
     actions: tuple[int, ...]
     observations: tuple[int, ...]
@@ -72,7 +72,7 @@ def prepare(dynamics: Dynamics, horizon: int) -> Stages:
         groups=groups,
         mdp=_mdp_values(entries, R, following),
         informed=_informed(entries, R, following, groups),
-        twins=twins,
+        differs=tuple(_differs(each) for each in twins),
         has_twins=tuple(bool((each.sum((1, 2)) > each.shape[1]).any()) for each in twins),
         actions=dynamics.actions,
         observations=dynamics.observations,
@@ -109,7 +109,7 @@ class _Entries(NamedTuple):
 
 
 def _entries(G: Float[np.ndarray, "S JA M"]) -> _Entries:
-    flat = G.reshape(-1, G.shape[2])
+    flat = G.reshape(G.shape[0] * G.shape[1], G.shape[2])
     row, outcome = np.nonzero(flat)
     return _Entries(row, outcome, flat[row, outcome], len(flat))
 
@@ -171,6 +171,12 @@ def _twins(dynamics: Dynamics) -> tuple[Bool[np.ndarray, "S A A"], ...]:
         each = np.moveaxis(marks, 1 + agent, 1).reshape(states, size, -1)
         twins.append(np.abs(each[:, :, None] - each[:, None]).max(-1) < EPSILON)
     return tuple(twins)
+
+
+def _differs(twins: Bool[np.ndarray, "S A A"]) -> Float[np.ndarray, "S A A"]:
+    """1 where action a is worth trying beside action b: b is not an earlier twin."""
+    earlier = np.tri(twins.shape[1], k=-1, dtype=bool)
+    return (~(twins & earlier)).astype(float)
 
 
 def mdp_bound(dynamics: Dynamics, horizon: int) -> float:

@@ -59,7 +59,7 @@ def move(stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"
     pairs = histories.each[row] * np.array(stages.observations) + stages.shown[group]
     marks = belief @ _weights(belief.shape[1])
     rows = [tuple(pair) for pair in pairs.tolist()]
-    owners, each = _merge(rows, marks.tolist())
+    owners, each = _merge(rows, marks.tolist(), len(stages.observations))
     merged = sorted(set(each))
     if len(merged) == len(rows):
         summed = belief[sorted(range(len(rows)), key=each.__getitem__)]
@@ -70,7 +70,8 @@ def move(stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"
     successors = []
     for agent, seen in enumerate(stages.observations):
         table = np.full(histories.sizes[agent] * seen, -1)
-        table[list(owners[agent])] = list(owners[agent].values())
+        if owners[agent]:
+            table[list(owners[agent])] = list(owners[agent].values())
         successors.append(table.reshape(histories.sizes[agent], seen))
     sizes = tuple(len(set(owner.values())) for owner in owners)
     joint = np.array(merged, int).reshape(len(merged), len(sizes))
@@ -80,13 +81,14 @@ def move(stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"
 Joint = tuple[int, ...]
 
 
-def _merge(rows: list[Joint], marks: list[list[float]]) -> tuple[list[dict[int, int]], list[Joint]]:
+def _merge(
+    rows: list[Joint], marks: list[list[float]], agents: int
+) -> tuple[list[dict[int, int]], list[Joint]]:
     """Merge until nothing changes: the new number of each agent's old history, and the new joint histories.
 
     Plain dictionaries: there are rarely more than a few dozen rows. A belief is told by its marks, a few
     random projections, which are linear and so add up when rows are merged.
     """
-    agents = len(rows[0]) if rows else 0
     owners = [{row[agent]: row[agent] for row in rows} for agent in range(agents)]
     table = dict(zip(rows, marks, strict=True))
     pending = list(range(agents))
@@ -156,14 +158,12 @@ def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarr
     """Which actions to try in each history of each agent: of actions that do the same, the first."""
     allowed = []
     possible = (histories.belief > EPSILON).astype(float)
-    for agent, twins in enumerate(stages.twins):
+    for agent, twins in enumerate(stages.differs):
         size = twins.shape[1]
         if not stages.has_twins[agent]:
             allowed.append(np.ones((histories.sizes[agent], size), bool))
             continue
         support = (histories.each[:, agent] == np.arange(histories.sizes[agent])[:, None]) @ possible
-        differ = support @ (~twins).reshape(len(twins), -1)
-        same = (differ == 0.0).reshape(-1, size, size)
-        earlier = np.tri(size, k=-1, dtype=bool)  # [a, b]: b comes before a
-        allowed.append(~(same & earlier).any(-1))
+        differ = (support @ twins.reshape(len(twins), -1)).reshape(-1, size, size)
+        allowed.append(differ.all(-1))
     return tuple(allowed)

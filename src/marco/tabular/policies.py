@@ -72,6 +72,14 @@ def escape_probability(dynamics: Dynamics, team: Team, known: Bool[np.ndarray, "
     return float(sum(np.sum(now.belief * ~known[:, now.actions].T) for now in met))
 
 
+def idle_team(observations: tuple[int, ...], horizon: int) -> Team:
+    """Everybody always does action 0."""
+    return tuple(
+        AgentPolicy((np.zeros(1, int),) * horizon, (np.zeros((1, seen), int),) * (horizon - 1))
+        for seen in observations
+    )
+
+
 def random_team(
     rng: np.random.Generator, actions: tuple[int, ...], observations: tuple[int, ...], horizon: int
 ) -> Team:

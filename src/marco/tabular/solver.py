@@ -14,7 +14,7 @@ from marco.tabular.best_response import TooManyBeliefsError, jesp
 from marco.tabular.decision_rules import Choice, Game, Rule
 from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
 from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move, revealed
-from marco.tabular.policies import AgentPolicy, Team, value
+from marco.tabular.policies import AgentPolicy, Team, idle_team, value
 from marco.tabular.problem import Dynamics
 
 SLACK = 1e-9
@@ -58,25 +58,27 @@ def solve(
     *,
     seconds: float = float("inf"),
     team: Team | None = None,
+    ceiling: float = float("inf"),
     report: Report | None = None,
     seed: int = 0,
 ) -> Solution:
     """The best decentralised team over a horizon, or the bounds reached when the time is up or it is interrupted.
 
-    `team` is one to start from: the better it is, the more can be cut off. A search that takes more than a
-    second takes turns with alternating best responses, whose starts are drawn with `seed`.
+    `team` is one to start from: the better it is, the more can be cut off. `ceiling` is an upper bound that
+    is known already: a team that reaches it is the best. A search that takes more than a
+    second (or a third of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`.
     """
     if not seconds > 0.0:
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
     stages = prepare(dynamics, horizon)
     search = Search(stages, report)
-    team = _idle_team(stages) if team is None else team
-    lower, turn, rng = value(dynamics, team), 1.0, np.random.default_rng(seed)
+    team = idle_team(stages.observations, stages.horizon) if team is None else team
+    lower, turn, rng = value(dynamics, team), min(1.0, seconds / 3), np.random.default_rng(seed)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 1000 + 20 * horizon))
     try:
         while True:
-            root = search.run(lower, min(seconds, search.elapsed() + turn))
+            root = search.run(lower, ceiling, min(seconds, search.elapsed() + turn))
             if root.lower > lower - stages.constant:
                 team = _team(stages, root)
                 lower = value(dynamics, team)
@@ -100,7 +102,7 @@ def _responses(
     try:
         return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant)
     except TooManyBeliefsError:
-        return -np.inf, _idle_team(stages)
+        return -np.inf, idle_team(stages.observations, stages.horizon)
 
 
 @dataclass
@@ -117,11 +119,13 @@ class Search:
     told: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
 
-    def run(self, lower: float, until: float) -> _Node:
+    def run(self, lower: float, ceiling: float, until: float) -> _Node:
         """Search for something better than `lower`, until so many seconds after the start."""
         self.until, self.stopped = until, False
         start, floor = beginning(self.stages), lower - self.stages.constant
-        self.bounds = floor, min(self.bounds[1], float(start.belief[0] @ self.stages.mdp[0]))
+        top = min(float(start.belief[0] @ self.stages.mdp[0]), ceiling - self.stages.constant)
+        self.bounds = floor, min(self.bounds[1], top)
+        self.found.setdefault((0, key(start)), _Node(-np.inf, top))
         return self.visit(start, 0, floor)
 
     def visit(self, histories: Histories, t: int, floor: float) -> _Node:
@@ -130,8 +134,7 @@ class Search:
         node = self.found.get(place)
         if node is None:
             node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
-            if not len(histories.belief):
-                node.lower = node.upper = 0.0
+            node.lower = -np.inf if len(histories.belief) else 0.0
         if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up():
             return node
         self.expanded += 1
@@ -146,10 +149,14 @@ class Search:
         best, rows = max(floor, node.lower), np.arange(len(rewards))
         reached = best
         refined = np.zeros(worth.shape, bool)
+        # Over few steps, trying the first rule costs less than a tighter bound.
+        tried, few = 0, stages.horizon <= 5
 
         def refine(actions: Choice) -> bool:
             """Bound what these actions lead to as if all histories were shared right afterwards, but only then."""
             changed = False
+            if few and not tried:
+                return False
             for j in np.flatnonzero(~refined[rows, actions]):
                 a = actions[j]
                 refined[j, a] = True
@@ -159,7 +166,8 @@ class Search:
                     changed = True
             return changed
 
-        for rule in game.rules(lambda: best + SLACK, None if last else refine):
+        for rule in game.rules(lambda: best + SLACK, refine if t + 2 < stages.horizon else None):
+            tried += 1
             if outcomes is None:
                 node.lower, node.rule, best = rule.bound, rule, rule.bound
                 break
@@ -172,6 +180,8 @@ class Search:
             if reward + child.lower > node.lower:
                 node.lower, node.rule, node.moved, node.child = reward + child.lower, rule, moved, child
                 best = max(best, node.lower)
+            if best >= node.upper - SLACK:
+                break
             if self.stopped:
                 node.upper = min(node.upper, max(rule.bound, reached))
                 return node
@@ -213,15 +223,6 @@ def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M
     if 2 * possible.size > stages.d0.size:
         return np.tensordot(histories.belief, stages.G, 1)
     return np.tensordot(histories.belief[:, possible], stages.G[possible], 1)
-
-
-def _idle_team(stages: Stages) -> Team:
-    """Everybody always does action 0."""
-    steps = stages.horizon
-    return tuple(
-        AgentPolicy((np.zeros(1, int),) * steps, (np.zeros((1, seen), int),) * (steps - 1))
-        for seen in stages.observations
-    )
 
 
 def _team(stages: Stages, root: _Node) -> Team:
