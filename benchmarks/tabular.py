@@ -4,8 +4,8 @@
     python benchmarks/tabular.py rmax [--runs 300] [--minutes 30] [--problems NAME ...] [--out FOLDER]
     python benchmarks/tabular.py figure [--out FOLDER]
 
-`rmax` adds runs to what the folder already holds, so that it can be stopped and gone on with; the n-th run of a
-cell has the seed n.
+`rmax` adds runs to what the folder already holds, so that it can be stopped and gone on with; the n-th run
+of a cell has the seed n.
 """
 
 import argparse
@@ -36,8 +36,27 @@ MARGIN = 0.05
 # problem: (horizons, the published value where one is known)
 SOLVED: dict[str, dict[int, float | None]] = {
     "dectiger": {2: -4.0, 3: 5.190812, 4: 4.802755, 5: 7.026451, 6: 10.381625, 7: None},
-    "broadcast-channel": {2: 2.0, 3: 2.99, 4: 3.89, 5: 4.79, 10: 9.29, 20: 18.313228, 30: 27.421850, 100: None},
-    "recycling": {2: 7.0, 3: 10.660125, 4: 13.38, 5: 16.486, 6: 19.5542, 10: 31.863889, 15: None, 30: None, 60: None},
+    "broadcast-channel": {
+        2: 2.0,
+        3: 2.99,
+        4: 3.89,
+        5: 4.79,
+        10: 9.29,
+        20: 18.313228,
+        30: 27.421850,
+        100: None,
+    },
+    "recycling": {
+        2: 7.0,
+        3: 10.660125,
+        4: 13.38,
+        5: 16.486,
+        6: 19.5542,
+        10: 31.863889,
+        15: None,
+        30: None,
+        60: None,
+    },
     "gridsmall": {1: 0.37, 2: 0.91, 3: 1.550444, 4: 2.241577, 5: 2.970496, 6: None},
     "Grid3x3corners": {2: 0.0, 3: 0.1332, 4: 0.4329, 5: 0.895656, 6: None, 7: None},
     "Mars": {2: 5.8, 3: 9.38, 4: 10.1808, 5: None, 6: None},
@@ -199,7 +218,9 @@ def draw(out: Path) -> None:
         study = json.loads(path.read_text())
         for family, marker in (("rmax", "o"), ("self-loop", "s"), ("centralised", "^")):
             cells = {m: study["cells"].get(f"{family} m={m}") for m in (1, 2, 5, 10, 20)}
-            _points(axes[:, column], {m: cell["summary"] for m, cell in cells.items() if cell}, family, marker)
+            _points(
+                axes[:, column], {m: cell["summary"] for m, cell in cells.items() if cell}, family, marker
+            )
         for label, style in (("random", ":"), ("epsilon-greedy", "--"), ("bonus", "-."), ("psrl", "-")):
             if label in study["cells"]:
                 _line(axes[:, column], study["cells"][label]["summary"], label, style)
@@ -230,13 +251,17 @@ def _line(axes: Any, cell: dict[str, Any], label: str, style: str) -> None:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = {"columns": COLUMNS, **provenance(), **content} if "cells" in content else {**provenance(), **content}
+    ordered = (
+        {"columns": COLUMNS, **provenance(), **content} if "cells" in content else {**provenance(), **content}
+    )
     path.write_text(json.dumps(ordered, indent=None, separators=(",", ":")).replace("],[", "],\n[") + "\n")
 
 
 def main() -> None:
     """Run a study."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("study", choices=("solve", "rmax", "figure"))
     parser.add_argument("--seconds", type=float, default=60.0, help="the limit of each solved entry")
     parser.add_argument("--files", type=Path, help="a folder with the problem files that are not ours")

@@ -101,9 +101,7 @@ class _Level(NamedTuple):
     chance: Float[np.ndarray, "B A O"]
 
 
-def best_response(
-    stages: Stages, team: Team, agent: int, limit: int = LIMIT
-) -> tuple[float, AgentPolicy]:
+def best_response(stages: Stages, team: Team, agent: int, limit: int = LIMIT) -> tuple[float, AgentPolicy]:
     """The best policy of an agent against the fixed policies of the others, and what the team then earns."""
     (state,) = np.nonzero(stages.d0)
     hidden = _Hidden(state, np.zeros((len(state), len(team)), int))
@@ -125,9 +123,7 @@ def best_response(
     return earned, _policy(levels, stages.observations[agent])
 
 
-def _joint_actions(
-    stages: Stages, team: Team, agent: int, t: int, hidden: _Hidden
-) -> Int[np.ndarray, "X A"]:
+def _joint_actions(stages: Stages, team: Team, agent: int, t: int, hidden: _Hidden) -> Int[np.ndarray, "X A"]:
     parts = [policy.actions[t][hidden.nodes[:, i], None] for i, policy in enumerate(team)]
     parts[agent] = np.arange(stages.actions[agent])[None]
     return np.ravel_multi_index(tuple(np.broadcast_arrays(*parts)), stages.actions)
@@ -152,10 +148,10 @@ def _expand(
     branches, after = _branches(stages, team, agent, t, hidden, joint)
     begins = np.flatnonzero(np.diff(branches.target, prepend=-1))
     target, rows = branches.target[begins], len(after.state)
-    spread = np.zeros((len(beliefs), acts * sees * rows))
+    flat = np.zeros((len(beliefs), acts * sees * rows))
     if target.size:
-        spread[:, target] = np.add.reduceat(beliefs[:, branches.before] * branches.chance, begins, axis=1)
-    spread = spread.reshape(len(beliefs), acts, sees, rows)
+        flat[:, target] = np.add.reduceat(beliefs[:, branches.before] * branches.chance, begins, axis=1)
+    spread = flat.reshape(len(beliefs), acts, sees, rows)
     chance[:] = spread.sum(-1)
     where = np.nonzero(chance > EPSILON)
     following = spread[where] / chance[where][:, None]
@@ -173,7 +169,9 @@ def _branches(
     before, action, outcome = np.nonzero(outcomes)
     seen = stages.shown[stages.group[outcome]]
     after = [
-        np.zeros(len(before), int) if i == agent else policy.successors[t][hidden.nodes[before, i], seen[:, i]].clip(0)
+        np.zeros(len(before), int)
+        if i == agent
+        else policy.successors[t][hidden.nodes[before, i], seen[:, i]].clip(0)
         for i, policy in enumerate(team)
     ]
     sizes = [1 if i == agent else len(policy.actions[t + 1]) for i, policy in enumerate(team)]

@@ -24,6 +24,19 @@ def _is_time(since: Snapshot) -> bool:
     return since.played >= max(1.0, GROWTH * since.episodes)
 
 
+def _unending(play: Behaviour, found: Solution, counts: Counts) -> Plan:
+    """A plan of a learner that never stops exploring; it has no unknown pairs to escape to."""
+    return Plan(
+        play=play,
+        team=found.team,
+        escape=float("nan"),
+        final=False,
+        certified=found.optimal,
+        value=found.lower,
+        known=counts.number_known(1),
+    )
+
+
 @dataclass(frozen=True)
 class RandomExploration:
     """Everybody acts at random; the team is the best in the empirical model."""
@@ -33,8 +46,7 @@ class RandomExploration:
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Play at random; hand over the certainty-equivalent team."""
         found = certain_plan(counts, horizon, before, self.seconds)
-        play = random_play(counts.task)
-        return Plan(play, found.team, float("nan"), False, found.optimal, found.lower)
+        return _unending(random_play(counts.task), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -59,8 +71,7 @@ class EpsilonGreedy:
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Play the certainty-equivalent team with random slips."""
         found = certain_plan(counts, horizon, before, self.seconds)
-        play = team_play(found.team, counts.task, self.epsilon)
-        return Plan(play, found.team, float("nan"), False, found.optimal, found.lower)
+        return _unending(team_play(found.team, counts.task, self.epsilon), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -91,9 +102,7 @@ class PosteriorSampling:
         task = counts.task
         model = self.draw(rng, counts)
         found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
-        return Plan(
-            team_play(found.team, task), found.team, float("nan"), False, found.optimal, found.lower
-        )
+        return _unending(team_play(found.team, task), found, counts)
 
     def draw(self, rng: np.random.Generator, counts: Counts) -> Dynamics:
         """A world from the posterior; what is given stays as it is."""
@@ -118,7 +127,7 @@ class PosteriorSampling:
 
 @dataclass(frozen=True)
 class ExplorationBonus:
-    """MBIE-EB (Strehl & Littman 2008): rewards get beta / sqrt(n), at most R_max; the unseen absorbs at R_max.
+    """MBIE-EB (Strehl & Littman 2008): rewards gain beta / sqrt(n), up to R_max; the unseen absorbs at R_max.
 
     The team handed over is the one that is played.
     """
@@ -138,9 +147,7 @@ class ExplorationBonus:
         bonus = np.where(task.given[:, None], 0.0, self.beta / np.sqrt(np.maximum(visits, 1.0)))
         model = known_model(task, G, np.minimum(R + bonus, 1.0), counts.known(1))
         found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
-        return Plan(
-            team_play(found.team, task), found.team, float("nan"), False, found.optimal, found.lower
-        )
+        return _unending(team_play(found.team, task), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -153,7 +160,7 @@ class ExplorationBonus:
 
 @dataclass(frozen=True)
 class Centralised:
-    """MARCO in a table: R-MAX by a team that sees the state, then one decentralised plan in what it learned."""
+    """MARCO in a table: R-MAX by a team that sees the state, then a decentralised plan in what it learned."""
 
     m: int
     seconds: float = float("inf")
@@ -172,11 +179,19 @@ class Centralised:
         escape = state_escape(task.problem.dynamics, actions, known)
         seen = int(counts.visits.sum())
         if escape > 0.0 and before is not None and seen < (1.0 + GROWTH) * before.seen:
-            return before._replace(play=state_play(actions), escape=escape)
+            return before._replace(play=state_play(actions), escape=escape, known=counts.number_known(self.m))
         known_only = known_model(task, *counts.estimate(), known, pays=0.0)
         found = solve(known_only, horizon, seconds=self.seconds, team=None if before is None else before.team)
-        ready = escape == 0.0
-        return Plan(state_play(actions), found.team, escape, ready, found.optimal, found.lower, seen)
+        return Plan(
+            play=state_play(actions),
+            team=found.team,
+            escape=escape,
+            final=escape == 0.0,
+            certified=found.optimal,
+            value=found.lower,
+            known=counts.number_known(self.m),
+            seen=seen,
+        )
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Known pairs are not counted further."""
@@ -196,9 +211,7 @@ def state_policy(model: Dynamics, horizon: int) -> Int[np.ndarray, "T S"]:
     return actions
 
 
-def state_escape(
-    true: Dynamics, actions: Int[np.ndarray, "T S"], known: Bool[np.ndarray, "S JA"]
-) -> float:
+def state_escape(true: Dynamics, actions: Int[np.ndarray, "T S"], known: Bool[np.ndarray, "S JA"]) -> float:
     """The exact probability that an episode of a policy on states meets an unknown pair."""
     belief, escaped, states = true.d0, 0.0, np.arange(true.d0.size)
     for now in actions[:, : true.d0.size]:

@@ -1,8 +1,8 @@
 """Joint decision rules in the order of their bound, generated as they are asked for.
 
-A rule gives each history of each agent an action. It is put together one (agent, history) at a time,
-best first: a partial rule is bounded by what its histories can at most earn if, in turn, one agent still acts on its
-own histories while the others do whatever suits each joint history.
+A rule gives each history of each agent an action. It is put together one (agent, history) at a time, best
+first: a partial rule is bounded by what can be earned if, in turn, one agent still acts on its own histories
+while the others do whatever suits each joint history.
 """
 
 from collections.abc import Callable, Iterator

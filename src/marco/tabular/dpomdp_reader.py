@@ -104,7 +104,9 @@ class Reader:
         found, colon, rest = line.text.partition(":")
         if not colon or found.split()[:1] != [key]:
             order = ", ".join(HEADER)
-            self._fail(line, f"expected '{key}:', got {line.text!r}; a file begins with {order}, in this order")
+            self._fail(
+                line, f"expected '{key}:', got {line.text!r}; a file begins with {order}, in this order"
+            )
         return Line(line.number, (" ".join(found.split()[1:]) + " " + rest).strip())
 
     def _names(self, line: Line, kind: str) -> tuple[str, ...]:
@@ -171,7 +173,9 @@ class Reader:
     def _reward(self, line: Line, parts: list[str], joint: list[int]) -> None:
         fields = [part for part in parts[1:] if part]
         if not 2 <= len(fields) <= 5:
-            self._fail(line, "R takes a joint action, a state, a next state, a joint observation and a number")
+            self._fail(
+                line, "R takes a joint action, a state, a next state, a joint observation and a number"
+            )
         rows = self._states(line, fields[1])
         short = len(fields) == 3 and bool(parts[-1]) and bool(NUMBER.fullmatch(fields[2]))
         if short or (len(fields) == 5 and fields[2] == "*" and self._all_seen(line, fields[3])):

@@ -1,6 +1,7 @@
 """Upper bounds on what a team can earn from here on: if it saw the state (Q_MDP), if it shared what it sees
 (Q_POMDP), and a quick bound in between (the fast informed bound)."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -156,7 +157,7 @@ def best_later(
     if len(groups) - 1 == later.shape[1]:  # the team's observations show the state
         return outcomes @ later.max(0) if later.size else outcomes.sum(-1)
     total = np.zeros(outcomes.shape[:2])
-    for begin, end in zip(groups[:-1], groups[1:], strict=True):
+    for begin, end in pairwise(groups):
         total += (outcomes[:, :, begin:end] @ later[:, begin:end].T).max(-1)
     return total
 
@@ -218,7 +219,7 @@ class SharedTeam:
             return values
         outcomes = np.einsum("s,sam->am", belief, stages.G)
         for action in range(outcomes.shape[0]):
-            for begin, end in zip(stages.groups[:-1], stages.groups[1:], strict=True):
+            for begin, end in pairwise(stages.groups):
                 following = np.zeros(belief.size)
                 following[stages.following[begin:end]] = outcomes[action, begin:end]
                 values[action] += self.value(following, t + 1)

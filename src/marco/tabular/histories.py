@@ -120,9 +120,7 @@ def _equal_histories(table: dict[Joint, list[float]], agent: int) -> dict[int, i
     return group
 
 
-def _renamed(
-    table: dict[Joint, list[float]], agent: int, group: dict[int, int]
-) -> dict[Joint, list[float]]:
+def _renamed(table: dict[Joint, list[float]], agent: int, group: dict[int, int]) -> dict[Joint, list[float]]:
     merged: dict[Joint, list[float]] = {}
     for row, marks in table.items():
         renamed = (*row[:agent], group[row[agent]], *row[agent + 1 :])

@@ -1,8 +1,8 @@
 """What a learner knows of a Dec-POMDP: counts n(s, a, s', o), and the K-known model made of them.
 
-Rewards are scaled into [0, 1] over the problem's own range. Where episodes can end, 0 belongs to the range and
-an end pays the image of 0 at every step that is left, so that the scaled value of every policy is the same
-increasing function of its true one (docs/theory.md).
+Rewards are scaled into [0, 1] over the problem's own range. Where episodes can end, 0 belongs to the range
+and an end pays the image of 0 at every step that is left, so that the scaled value of every policy is the
+same increasing function of its true one (docs/theory.md).
 """
 
 from dataclasses import dataclass, field
@@ -79,8 +79,12 @@ class Counts:
         seen = (self.visits >= m) | task.given[:, None]
         return np.take_along_axis(seen, task.canonical, 1)
 
+    def number_known(self, m: int) -> int:
+        """How many of the pairs that are to be learned are known."""
+        return int((self.visits[self.task.pairs] >= m).sum())
+
     def estimate(self) -> tuple[Float[np.ndarray, "S JA M"], Float[np.ndarray, "S JA"]]:
-        """The empirical outcomes and scaled rewards; 0 where nothing was seen, the truth where it is given."""
+        """The empirical outcomes and scaled rewards; 0 where nothing was seen, the truth where given."""
         task = self.task
         visits = np.maximum(self.visits, 1.0)
         G, R = self.n / visits[..., None], self.paid / visits
@@ -143,8 +147,7 @@ def _self_loop(
     # Outcomes of the same meaning are one: a loop, and a true stay that shows the same.
     place = seen * states + following
     distinct, column = np.unique(place, return_inverse=True)
-    merged = np.zeros((*both.shape[:2], len(distinct)))
-    np.add.at(merged, (slice(None), slice(None), column), both)
+    merged = both @ (column.ravel()[:, None] == np.arange(len(distinct)))
     return Dynamics(
         G=merged,
         R=np.where(known, R, pays),

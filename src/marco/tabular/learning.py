@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,17 +22,20 @@ class Plan(NamedTuple):
     play: Behaviour
     team: Team
     escape: float
-    """The exact probability that an episode of `play` meets an unknown pair; nan where that has no meaning."""
+    """The exact probability that an episode of `play` meets an unknown pair; nan if that has no meaning."""
     final: bool
     """Whether nothing that can still happen would change the plan."""
     certified: bool
     """Whether the planner proved its team optimal in the model."""
     value: float
     """What the team is worth in the model."""
+    known: int
+    """Pairs that are known."""
     seen: int = 0
     """How many samples the team was planned with, where that is not all there were."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """How to explore: frozen settings, and these three."""
 
@@ -86,7 +89,7 @@ class Run(NamedTuple):
         return sum(phase.episodes for phase in self.phases if phase.regret > margin)
 
     def samples_until(self, margin: float) -> int | None:
-        """Real steps after which the team never again lacks more than a margin; None if it does at the end."""
+        """Real steps after which the team never lacks more than a margin; None if it does at the end."""
         if self.regret > margin:
             return None
         bad = [i for i, phase in enumerate(self.phases) if phase.regret > margin]
@@ -155,9 +158,9 @@ def learn(
     true, prologue = task.problem.dynamics, task.problem.prologue
     while played < episodes:
         plan = method.plan(rng, counts, horizon, plan)
-        regret, known = optimum - value(true, plan.team), int((counts.known(1) & task.pairs).sum())
+        regret = optimum - value(true, plan.team)
         if plan.final:
-            phases.append(Phase(episodes - played, 0, regret, plan.escape, known, 0, plan.certified))
+            phases.append(Phase(episodes - played, 0, regret, plan.escape, plan.known, 0, plan.certified))
             break
         snapshot, samples, escapes = Snapshot(played, 0, counts.visits.copy()), 0, 0
         while played < episodes and not method.stale(counts, snapshot):
@@ -170,7 +173,9 @@ def learn(
             samples += len(steps) - prologue
             played += 1
             snapshot = snapshot._replace(played=snapshot.played + 1)
-        phases.append(Phase(snapshot.played, samples, regret, plan.escape, known, escapes, plan.certified))
+        phases.append(
+            Phase(snapshot.played, samples, regret, plan.escape, plan.known, escapes, plan.certified)
+        )
     return Run(phases, plan is not None and plan.final)
 
 

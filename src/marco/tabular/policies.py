@@ -19,7 +19,7 @@ class AgentPolicy(NamedTuple):
 
     actions: tuple[Int[np.ndarray, " K"], ...]
     successors: tuple[Int[np.ndarray, "K O"], ...]
-    """One fewer than actions: after the last one nothing is done. -1 is what was thought impossible: node 0."""
+    """One fewer than actions. -1 stands for what was thought impossible, and leads to node 0."""
 
 
 Team = tuple[AgentPolicy, ...]
@@ -95,9 +95,7 @@ def random_team(
 
 def tree(actions: tuple[Int[np.ndarray, " K"], ...], observations: int) -> AgentPolicy:
     """The machine of a full tree: node h at step t stands for the h-th history of observations."""
-    grown = tuple(
-        np.arange(len(now) * observations).reshape(len(now), observations) for now in actions[:-1]
-    )
+    grown = tuple(np.arange(len(now) * observations).reshape(len(now), observations) for now in actions[:-1])
     return AgentPolicy(actions, grown)
 
 

@@ -144,9 +144,7 @@ class Dynamics(NamedTuple):
     @property
     def P(self) -> Float[np.ndarray, "S JA S"]:  # noqa: N802  (the paper's letter)
         """The transitions alone."""
-        chance = np.zeros((*self.G.shape[:2], self.d0.size))
-        np.add.at(chance, (slice(None), slice(None), self.following), self.G)
-        return chance
+        return self.G @ (self.following[:, None] == np.arange(self.d0.size))
 
 
 def from_outcomes(

@@ -37,7 +37,7 @@ def load(name: str, **settings: Any) -> DecPOMDP:
 
 
 def dectiger() -> DecPOMDP:
-    """Two agents listen for a tiger behind one of two doors, each for itself, and open one (Nair et al. 2003).
+    """Two agents listen for a tiger behind one of two doors, each alone, and open one (Nair et al. 2003).
 
     Opening resets the tiger and shows nothing. Listening together is right with 0.85 for each.
     """
@@ -105,7 +105,15 @@ def recycling() -> DecPOMDP:
     O = np.broadcast_to(np.eye(4), (9, 4, 4)).copy()  # noqa: E741
     states = tuple(f"{batteries[b]}-{batteries[c]}" for b, c in np.ndindex(2, 2))
     return DecPOMDP(
-        "recycling", _agents(2), states, (acts,) * 2, (batteries,) * 2, P, R, O, np.array([1.0, 0.0, 0.0, 0.0])
+        "recycling",
+        _agents(2),
+        states,
+        (acts,) * 2,
+        (batteries,) * 2,
+        P,
+        R,
+        O,
+        np.array([1.0, 0.0, 0.0, 0.0]),
     )
 
 

@@ -37,7 +37,15 @@ class RMax:
             ceiling = float("inf")
         found = solve(model, horizon, seconds=self.seconds, team=team, ceiling=ceiling)
         escape = escape_probability(counts.task.problem.dynamics, found.team, known)
-        return Plan(team_play(found.team, counts.task), found.team, escape, escape == 0.0, found.optimal, found.lower)
+        return Plan(
+            play=team_play(found.team, counts.task),
+            team=found.team,
+            escape=escape,
+            final=escape == 0.0,
+            certified=found.optimal,
+            value=found.lower,
+            known=counts.number_known(self.m),
+        )
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Known pairs are not counted further."""

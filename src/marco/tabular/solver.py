@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -62,11 +63,11 @@ def solve(
     report: Report | None = None,
     seed: int = 0,
 ) -> Solution:
-    """The best decentralised team over a horizon, or the bounds reached when the time is up or it is interrupted.
+    """The best decentralised team over a horizon, or bounds when the time is up or it is interrupted.
 
     `team` is one to start from: the better it is, the more can be cut off. `ceiling` is an upper bound that
-    is known already: a team that reaches it is the best. A search that takes more than a
-    second (or a third of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`.
+    is known already: a team that reaches it is the best. A search that takes more than a second (or a third
+    of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`.
     """
     if not seconds > 0.0:
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
@@ -95,9 +96,7 @@ def solve(
     return Solution(lower, upper, team, search.elapsed(), search.expanded)
 
 
-def _responses(
-    rng: np.random.Generator, stages: Stages, seconds: float, upper: float
-) -> tuple[float, Team]:
+def _responses(rng: np.random.Generator, stages: Stages, seconds: float, upper: float) -> tuple[float, Team]:
     """The best team that alternating best responses find in so many seconds."""
     try:
         return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant)
@@ -138,60 +137,51 @@ class Search:
         if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up():
             return node
         self.expanded += 1
-        stages = self.stages
-        rewards = histories.belief @ stages.R[t]
-        last = t + 1 == stages.horizon
-        outcomes = None if last else _outcomes(stages, histories)
-        worth = rewards if outcomes is None else rewards + self._later(outcomes, t)
+        if t + 1 == self.stages.horizon:
+            self._finish(histories, node, floor)
+        else:
+            self._expand(histories, t, node, floor)
+        return node
+
+    def _finish(self, histories: Histories, node: _Node, floor: float) -> None:
+        """At the last step worths are exact, and the first rule is the best."""
+        worth = histories.belief @ self.stages.R[-1]
         game = Game(
-            histories, worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
+            histories, worth.reshape(-1, *self.stages.actions), allowed_actions(self.stages, histories)
         )
-        best, rows = max(floor, node.lower), np.arange(len(rewards))
-        reached = best
-        refined = np.zeros(worth.shape, bool)
-        # Over few steps, trying the first rule costs less than a tighter bound.
-        tried, few = 0, stages.horizon <= 5
+        best = max(floor, node.lower)
+        rule = next(game.rules(lambda: best + SLACK), None)
+        if rule is not None:
+            node.lower, node.rule, best = rule.bound, rule, rule.bound
+        node.upper = min(node.upper, best)
 
-        def refine(actions: Choice) -> bool:
-            """Bound what these actions lead to as if all histories were shared right afterwards, but only then."""
-            changed = False
-            if few and not tried:
-                return False
-            for j in np.flatnonzero(~refined[rows, actions]):
-                a = actions[j]
-                refined[j, a] = True
-                total = rewards[j, a] + self.revealed(outcomes[j, a], t + 1)
-                if total < worth[j, a] - EPSILON:
-                    worth[j, a] = total
-                    changed = True
-            return changed
-
-        for rule in game.rules(lambda: best + SLACK, refine if t + 2 < stages.horizon else None):
-            tried += 1
-            if outcomes is None:
-                node.lower, node.rule, best = rule.bound, rule, rule.bound
-                break
-            reward = float(rewards[rows, rule.actions].sum())
-            moved = move(stages, histories, outcomes[rows, rule.actions])
+    def _expand(self, histories: Histories, t: int, node: _Node, floor: float) -> None:
+        """Try the rules in the order of their bounds, as long as one can be better than what is there."""
+        options = _Options(self, histories, t)
+        best = [max(floor, node.lower)]
+        reached = best[0]
+        for rule in options.game.rules(lambda: best[0] + SLACK, options.refine if options.refines else None):
+            options.tried += 1
+            reward, moved = options.follow(rule)
             if t == 0:
-                self.bounds = best, rule.bound
-            child = self.visit(moved.histories, t + 1, best - reward)
+                self.bounds = best[0], min(rule.bound, node.upper)
+            child = self.visit(moved.histories, t + 1, best[0] - reward)
             reached = max(reached, min(rule.bound, reward + child.upper))
             if reward + child.lower > node.lower:
                 node.lower, node.rule, node.moved, node.child = reward + child.lower, rule, moved, child
-                best = max(best, node.lower)
-            if best >= node.upper - SLACK:
-                break
+                best[0] = max(best[0], node.lower)
+            if best[0] >= node.upper - SLACK:
+                return
             if self.stopped:
                 node.upper = min(node.upper, max(rule.bound, reached))
-                return node
-        node.upper = min(node.upper, max(best, reached))
-        return node
+                return
+        # A bound that was lowered while the time ran out is no worse than the one before.
+        node.upper = node.upper if self.stopped else min(node.upper, max(best[0], reached))
 
-    def revealed(self, outcomes: np.ndarray, t: int) -> float:
-        """What can be earned from step t on if all share what they have seen until then, and nothing later."""
+    def revealed(self, outcomes: Float[np.ndarray, " M"], t: int) -> float:
+        """What can be earned from step t on if all share what they saw until then, and nothing later."""
         stages, total = self.stages, 0.0
-        for begin, end in zip(stages.groups[:-1], stages.groups[1:], strict=True):
+        for begin, end in pairwise(stages.groups):
             mass = float(outcomes[begin:end].sum())
             if mass > EPSILON:
                 belief = np.zeros(stages.d0.size)
@@ -203,18 +193,54 @@ class Search:
         """Seconds since the start."""
         return time.perf_counter() - self.began
 
-    def _later(self, outcomes: np.ndarray, t: int) -> np.ndarray:
-        stages = self.stages
-        return best_later(outcomes, stages.informed[t + 1][:, stages.following], stages.groups)
-
     def _time_is_up(self) -> bool:
         elapsed = self.elapsed()
         if self.report is not None and elapsed - self.told >= 1.0:
             self.told = elapsed
-            self.report(*(bound + self.stages.constant for bound in self.bounds), elapsed)
+            lower, upper = self.bounds
+            self.report(lower + self.stages.constant, upper + self.stages.constant, elapsed)
         if elapsed > self.until:
             self.stopped = True
         return self.stopped
+
+
+class _Options:
+    """The rules to choose from in an occupancy state before the last step, and what they lead to."""
+
+    def __init__(self, search: Search, histories: Histories, t: int) -> None:
+        self.search, self.histories, self.t = search, histories, t
+        stages = search.stages
+        self.rewards = histories.belief @ stages.R[t]
+        self.outcomes = _outcomes(stages, histories)
+        later = stages.informed[t + 1][:, stages.following]
+        self.worth = self.rewards + best_later(self.outcomes, later, stages.groups)
+        self.game = Game(
+            histories, self.worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
+        )
+        self.refined = np.zeros(self.worth.shape, bool)
+        self.rows = np.arange(len(self.worth))
+        self.tried = 0
+        # Before the last step but one, the informed bound is what sharing would give.
+        self.refines = t + 2 < stages.horizon
+
+    def follow(self, rule: Rule) -> tuple[float, Moved]:
+        """What a rule earns now, and the histories after it."""
+        reward = float(self.rewards[self.rows, rule.actions].sum())
+        return reward, move(self.search.stages, self.histories, self.outcomes[self.rows, rule.actions])
+
+    def refine(self, actions: Choice) -> bool:
+        """Bound what actions lead to as if all histories were shared right afterwards, and only then."""
+        if not self.tried and self.search.stages.horizon <= 5:
+            return False  # over few steps, trying the first rule costs less than a tighter bound
+        changed = False
+        for j in np.flatnonzero(~self.refined[self.rows, actions]):
+            action = actions[j]
+            self.refined[j, action] = True
+            total = self.rewards[j, action] + self.search.revealed(self.outcomes[j, action], self.t + 1)
+            if total < self.worth[j, action] - EPSILON:
+                self.worth[j, action] = total
+                changed = True
+        return changed
 
 
 def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:

@@ -22,7 +22,11 @@ def clopper_pearson(failures: int, runs: int, level: float = 0.95) -> Interval:
         raise ValueError(f"failures must be between 0 and runs, got {failures} of {runs}.")
     tail = (1.0 - level) / 2.0
     low = 0.0 if failures == 0 else _solve(lambda p: _at_least(failures, runs, p) - tail)
-    high = 1.0 if failures == runs else _solve(lambda p: tail - _at_least(failures + 1, runs, p, complement=True))
+    high = (
+        1.0
+        if failures == runs
+        else _solve(lambda p: tail - _at_least(failures + 1, runs, p, complement=True))
+    )
     return Interval(low, high)
 
 
@@ -30,8 +34,11 @@ def _at_least(k: int, n: int, p: float, complement: bool = False) -> float:
     """P(X >= k) for a binomial X, or P(X < k)."""
     terms = range(k) if complement else range(k, n + 1)
     logs = [
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
-        + (i * math.log(p) if i else 0.0) + ((n - i) * math.log1p(-p) if n - i else 0.0)
+        math.lgamma(n + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(n - i + 1)
+        + (i * math.log(p) if i else 0.0)
+        + ((n - i) * math.log1p(-p) if n - i else 0.0)
         for i in terms
     ]
     return sum(math.exp(log) for log in logs)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -39,7 +38,7 @@ def from_environment(env: FiniteEnvironment[Any], limit: int = 5_000) -> DecPOMD
     actions = tuple(agent.num_actions for agent in spec.agents)
     joint = int(np.prod(actions))
     available = np.zeros((states, len(actions), spec.num_actions), bool)
-    available[:number] = _chunked(jax.vmap(env.available), worlds)
+    available[:number] = _chunked(_available, env, worlds)
     available[number:, :, 0] = True
     P, R = np.zeros((states, joint, states)), np.zeros((states, joint))
     for s, chance in start_rows:
@@ -49,8 +48,8 @@ def from_environment(env: FiniteEnvironment[Any], limit: int = 5_000) -> DecPOMD
         P[branch.world, branch.action, branch.after if branch.after >= 0 else end] += branch.chance
         R[branch.world, branch.action] += branch.chance * branch.reward
     canonical = canonical_actions(available, actions), np.arange(states)[:, None]
-    shown, labels = _observations(_chunked(jax.vmap(env.observe), worlds), spec)
-    central = _chunked(jax.vmap(env.central), worlds)
+    shown, labels = _observations(_chunked(_observe, env, worlds), spec)
+    central = _chunked(_central, env, worlds)
     names = [in_words(spec.state, row).replace(" ", "-").replace(",", "") or "none" for row in central]
     return DecPOMDP(
         name=spec.name,
@@ -72,9 +71,7 @@ def from_environment(env: FiniteEnvironment[Any], limit: int = 5_000) -> DecPOMD
     )
 
 
-def _explore(
-    env: FiniteEnvironment[Any], limit: int
-) -> tuple[Any, list[tuple[int, float]], list[_Branch]]:
+def _explore(env: FiniteEnvironment[Any], limit: int) -> tuple[Any, list[tuple[int, float]], list[_Branch]]:
     """All reachable worlds as one batch, where episodes start, and what available joint actions do."""
     chance = _exact(env.start_chance())
     (outcomes,) = np.nonzero(chance)
@@ -91,7 +88,7 @@ def _explore(
                 kept.append(row)
         return [found[_key(row)] for row in rows]
 
-    starts = _chunked(jax.vmap(env.start), outcomes.astype(np.int32))
+    starts = _chunked(_start, env, outcomes.astype(np.int32))
     start_rows = list(zip(number(starts), chance[outcomes].tolist(), strict=True))
     branches: list[_Branch] = []
     done = 0
@@ -111,15 +108,16 @@ def _expand(
 ) -> list[_Branch]:
     """What every available joint action does in a batch of worlds, the first of which has a number."""
     actions = tuple(agent.num_actions for agent in env.spec.agents)
-    available = _chunked(jax.vmap(env.available), batch)
+    available = _chunked(_available, env, batch)
     canonical = canonical_actions(available, actions)
     world, action = np.nonzero(canonical == np.arange(canonical.shape[1]))
     parts = np.stack(np.unravel_index(action, actions), -1).astype(np.int32)
     acting = jax.tree.map(lambda leaf: leaf[world], batch)
-    chance = _exact(_chunked(jax.vmap(env.chance), acting, parts))
+    chance = _exact(_chunked(_chance, env, acting, parts))
     row, outcome = np.nonzero(chance)
     after = _chunked(
-        jax.vmap(env.successor),
+        _successor,
+        env,
         jax.tree.map(lambda leaf: leaf[row], acting),
         parts[row],
         outcome.astype(np.int32),
@@ -153,16 +151,45 @@ def _observations(
     return chance, tuple(labels)
 
 
-def _chunked(function: Callable[..., Any], *batched: Any) -> Any:
-    """A function of a batch, called on chunks of one size."""
-    compiled = jax.jit(function)
+def _chunked(function: Callable[..., Any], env: FiniteEnvironment[Any], *batched: Any) -> Any:
+    """A compiled function of a world and a batch, called on chunks of one size."""
     rows = len(jax.tree.leaves(batched)[0])
     parts = []
     for begin in range(0, rows, CHUNK):
         index = np.minimum(np.arange(begin, begin + CHUNK), rows - 1)
-        chunk = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf)[index], batched)
-        parts.append(jax.tree.map(np.asarray, compiled(*chunk)))
+        chunk = jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], batched)
+        parts.append(jax.tree.map(np.asarray, function(env, *chunk)))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+
+
+@jax.jit
+def _start(env: FiniteEnvironment[Any], outcomes: Any) -> Any:
+    return jax.vmap(env.start)(outcomes)
+
+
+@jax.jit
+def _available(env: FiniteEnvironment[Any], worlds: Any) -> Any:
+    return jax.vmap(env.available)(worlds)
+
+
+@jax.jit
+def _observe(env: FiniteEnvironment[Any], worlds: Any) -> Any:
+    return jax.vmap(env.observe)(worlds)
+
+
+@jax.jit
+def _central(env: FiniteEnvironment[Any], worlds: Any) -> Any:
+    return jax.vmap(env.central)(worlds)
+
+
+@jax.jit
+def _chance(env: FiniteEnvironment[Any], worlds: Any, actions: Any) -> Any:
+    return jax.vmap(env.chance)(worlds, actions)
+
+
+@jax.jit
+def _successor(env: FiniteEnvironment[Any], worlds: Any, actions: Any, outcomes: Any) -> Any:
+    return jax.vmap(env.successor)(worlds, actions, outcomes)
 
 
 def _split(batch: Any) -> list[Any]:
