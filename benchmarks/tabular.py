@@ -1,7 +1,8 @@
 """Tables: how fast problems are solved, how far that goes, and which way to explore needs the fewest samples.
 
     python benchmarks/tabular.py solve [--seconds 60] [--files FOLDER] [--out FOLDER]
-    python benchmarks/tabular.py rmax [--runs 300] [--minutes 30] [--problems NAME ...] [--out FOLDER]
+    python benchmarks/tabular.py rmax [--runs 300] [--minutes 30] [--problems NAME ...] [--methods NAME ...]
+        [--out FOLDER]
     python benchmarks/tabular.py figure [--out FOLDER]
 
 `rmax` adds runs to what the folder already holds, so that it can be stopped and gone on with; the n-th run
@@ -72,6 +73,7 @@ LEARNED: dict[str, tuple[int, int, float, float]] = {
     "gridsmall": (3, 10_000, 2.0, 120.0),
     "switch": (4, 5_000, 0.3, 100.0),
 }
+FAMILIES = ("rmax", "self-loop", "centralised", "random", "epsilon-greedy", "bonus", "psrl")
 
 
 def methods(seconds: float) -> dict[str, Method]:
@@ -122,7 +124,7 @@ def study_solver(seconds: float, files: Path | None, out: Path) -> None:
 # --- Learning ----------------------------------------------------------------------------------------------
 
 
-def study_learning(runs: int, minutes: float, problems: list[str], out: Path) -> None:
+def study_learning(runs: int, minutes: float, problems: list[str], families: list[str], out: Path) -> None:
     """Go round the problems, adding runs for a while each, until all have enough or the time is up."""
     began = time.perf_counter()
     deadline, pending = began + 60.0 * minutes, list(problems)
@@ -131,20 +133,20 @@ def study_learning(runs: int, minutes: float, problems: list[str], out: Path) ->
         path = out / f"rmax-{name}.json"
         cells = json.loads(path.read_text())["cells"] if path.exists() else {}
         horizon, episodes, seconds, share = LEARNED[name]
-        if _turn(name, runs, min(deadline, time.perf_counter() + share), cells):
+        if _turn(name, runs, min(deadline, time.perf_counter() + share), families, cells):
             pending.append(name)
         facts = {"problem": name, "horizon": horizon, "episodes": episodes, "plan_seconds": seconds}
         _write(path, {**facts, "margin": MARGIN, "cells": cells})
         print(f"{name}: written after {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def _turn(name: str, runs: int, deadline: float, cells: dict[str, Any]) -> bool:
+def _turn(name: str, runs: int, deadline: float, families: list[str], cells: dict[str, Any]) -> bool:
     """Add runs to the cells that have had the least until the deadline; whether any still has too few."""
     horizon, episodes, seconds, _ = LEARNED[name]
     problem = load(name)
     task, steps = make_task(problem), problem.steps(horizon)
     optimum = solve(problem.dynamics, steps).lower
-    asked = methods(seconds)
+    asked = {label: way for label, way in methods(seconds).items() if label.split()[0] in families}
     for label in asked:
         cells.setdefault(label, {"seconds": 0.0, "rows": []})
     while time.perf_counter() < deadline:
@@ -268,12 +270,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--problems", nargs="+", choices=tuple(LEARNED), default=list(LEARNED))
+    parser.add_argument("--methods", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.study == "solve":
         study_solver(given.seconds, given.files, given.out)
     elif given.study == "rmax":
-        study_learning(given.runs, given.minutes, given.problems, given.out)
+        study_learning(given.runs, given.minutes, given.problems, given.methods, given.out)
     else:
         draw(given.out)
 

@@ -20,7 +20,7 @@ class Promise(NamedTuple):
     """Samples of a pair that the transition needs."""
     m: int
     """The larger of the two, rounded up."""
-    episodes: float
+    episodes: int
     value_max: float
     """The largest value there can be."""
 
@@ -35,7 +35,7 @@ def printed(states: int, joint_actions: int, epsilon: float, delta: float, gamma
     uniform = log_subsets(states) + math.log(2.0 * pairs / delta)
     m_transition = 2.0 * gamma**2 * value_max**4 * uniform / epsilon**2
     m = math.ceil(max(m_reward, m_transition, 1.0))
-    episodes = m * pairs * value_max / epsilon * math.log(1.0 / delta)
+    episodes = math.ceil(m * pairs * value_max / epsilon * math.log(1.0 / delta))
     return Promise(m_reward, m_transition, m, episodes, value_max)
 
 
@@ -57,7 +57,7 @@ def repaired(
     return Promise(m_reward, m_transition, m, episodes, float(horizon))
 
 
-def tosses(heads: float, chance: float, delta: float) -> float:
+def tosses(heads: int, chance: float, delta: float) -> int:
     """So many tosses of a coin show so many heads with probability at least 1 - delta (Chernoff's bound)."""
     log = math.log(1.0 / delta)
     return math.ceil((heads + log + math.sqrt(log**2 + 2.0 * heads * log)) / min(chance, 1.0))

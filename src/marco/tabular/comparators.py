@@ -175,7 +175,8 @@ class Centralised:
         A team is also planned on the way, whenever the samples have grown enough, only to be judged.
         """
         task, known = counts.task, counts.known(self.m)
-        actions = state_policy(known_model(task, *counts.estimate(), known), horizon)
+        model = known_model(task, *counts.estimate(), known)
+        actions = state_policy(model, horizon)[:, : task.problem.num_states]
         escape = state_escape(task.problem.dynamics, actions, known)
         seen = int(counts.visits.sum())
         if escape > 0.0 and before is not None and seen < (1.0 + GROWTH) * before.seen:
@@ -214,7 +215,7 @@ def state_policy(model: Dynamics, horizon: int) -> Int[np.ndarray, "T S"]:
 def state_escape(true: Dynamics, actions: Int[np.ndarray, "T S"], known: Bool[np.ndarray, "S JA"]) -> float:
     """The exact probability that an episode of a policy on states meets an unknown pair."""
     belief, escaped, states = true.d0, 0.0, np.arange(true.d0.size)
-    for now in actions[:, : true.d0.size]:
+    for now in actions:
         stays = known[states, now]
         escaped += float(belief[~stays].sum())
         outcomes = (belief * stays) @ true.G[states, now]

@@ -30,12 +30,12 @@ class Rule(NamedTuple):
     """What every agent does in each of its histories, and what that can at most earn."""
 
     bound: float
-    each: tuple[Int[np.ndarray, " C"], ...]
+    each: tuple[Int[np.ndarray, " _"], ...]
     actions: Choice
 
 
 def joint_actions(
-    histories: Histories, each: tuple[Int[np.ndarray, " C"], ...], sizes: tuple[int, ...]
+    histories: Histories, each: tuple[Int[np.ndarray, " _"], ...], sizes: tuple[int, ...]
 ) -> Choice:
     """What a rule does in the joint histories."""
     total = each[0][histories.each[:, 0]]
@@ -51,7 +51,7 @@ class Game:
         self,
         histories: Histories,
         worth: Float[np.ndarray, "J *A"],
-        allowed: tuple[Bool[np.ndarray, "C A"], ...],
+        allowed: tuple[Bool[np.ndarray, "_ _"], ...],
     ) -> None:
         self.histories, self.worth, self.allowed = histories, worth, allowed
         self.sizes = worth.shape[1:]
@@ -163,7 +163,7 @@ class Game:
     def _worth_of(self, actions: Choice) -> float:
         return float(self.worth.reshape(len(actions), -1)[np.arange(len(actions)), actions].sum())
 
-    def _complete(self, chosen: tuple[int, ...]) -> tuple[Int[np.ndarray, " C"], ...]:
+    def _complete(self, chosen: tuple[int, ...]) -> tuple[Int[np.ndarray, " _"], ...]:
         rule = [table.argmax(-1) for table in self.choices]
         for (i, c), action in zip(self.order, chosen, strict=True):
             rule[i][c] = action

@@ -30,11 +30,11 @@ class Stages(NamedTuple):
     """The number of an outcome's joint observation, among those that occur."""
     shown: Int[np.ndarray, "G N"]
     """What each agent sees in such a joint observation."""
-    groups: Int[np.ndarray, " G+1"]
-    """Where the outcomes of each joint observation begin; the last entry is their number."""
-    mdp: Float[np.ndarray, "T+1 S"]
+    groups: Int[np.ndarray, " B"]
+    """Where the outcomes of each joint observation begin, and where the last end."""
+    mdp: Float[np.ndarray, "U S"]
     informed: Float[np.ndarray, "T JA S"]
-    differs: tuple[Float[np.ndarray, "S A A"], ...]
+    differs: tuple[Float[np.ndarray, "_ _ _"], ...]
     """Whether an action of an agent does in a state something else than an earlier one, given the others'."""
     has_twins: tuple[bool, ...]
     actions: tuple[int, ...]
@@ -117,7 +117,7 @@ def _entries(G: Float[np.ndarray, "S JA M"]) -> _Entries:
 
 def _mdp_values(
     entries: _Entries, R: Float[np.ndarray, "T S JA"], following: Int[np.ndarray, " M"]
-) -> Float[np.ndarray, "T+1 S"]:
+) -> Float[np.ndarray, "U S"]:
     """The best that a team which sees the state can earn from each step on."""
     values = np.zeros((len(R) + 1, R.shape[1]))
     for t in reversed(range(len(R))):
@@ -131,7 +131,7 @@ def _informed(
     entries: _Entries,
     R: Float[np.ndarray, "T S JA"],
     following: Int[np.ndarray, " M"],
-    groups: Int[np.ndarray, " G+1"],
+    groups: Int[np.ndarray, " B"],
 ) -> Float[np.ndarray, "T JA S"]:
     """The fast informed bound (Hauskrecht 2000): one that knows s now, and later only what all have seen."""
     _, states, joint = R.shape
@@ -151,7 +151,7 @@ def _informed(
 
 
 def best_later(
-    outcomes: Float[np.ndarray, "X JA M"], later: Float[np.ndarray, "L M"], groups: Int[np.ndarray, " G+1"]
+    outcomes: Float[np.ndarray, "X JA M"], later: Float[np.ndarray, "L M"], groups: Int[np.ndarray, " B"]
 ) -> Float[np.ndarray, "X JA"]:
     """The sum over joint observations of the best linear bound on what follows them."""
     if len(groups) - 1 == later.shape[1]:  # the team's observations show the state
@@ -162,7 +162,7 @@ def best_later(
     return total
 
 
-def _twins(dynamics: Dynamics) -> tuple[Bool[np.ndarray, "S A A"], ...]:
+def _twins(dynamics: Dynamics) -> tuple[Bool[np.ndarray, "_ _ _"], ...]:
     """Told by random projections of what follows."""
     states, actions = dynamics.d0.size, dynamics.actions
     weights = np.random.default_rng(0).normal(size=(dynamics.seen.size, 3))

@@ -29,7 +29,7 @@ class Moved(NamedTuple):
     """The histories after a step, and how an agent's history and observation give its next history."""
 
     histories: Histories
-    successors: tuple[Int[np.ndarray, "C O"], ...]
+    successors: tuple[Int[np.ndarray, "_ _"], ...]
     """-1 where an agent cannot see that."""
 
 
@@ -152,7 +152,7 @@ def _weights(size: int) -> Float[np.ndarray, "S 4"]:
     return _DRAWN[size]
 
 
-def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarray, "C A"], ...]:
+def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarray, "_ _"], ...]:
     """Which actions to try in each history of each agent: of actions that do the same, the first."""
     allowed = []
     possible = (histories.belief > EPSILON).astype(float)

@@ -17,8 +17,8 @@ class AgentPolicy(NamedTuple):
     are shared.
     """
 
-    actions: tuple[Int[np.ndarray, " K"], ...]
-    successors: tuple[Int[np.ndarray, "K O"], ...]
+    actions: tuple[Int[np.ndarray, " _"], ...]
+    successors: tuple[Int[np.ndarray, "_ _"], ...]
     """One fewer than actions. -1 stands for what was thought impossible, and leads to node 0."""
 
 
@@ -93,7 +93,7 @@ def random_team(
     )
 
 
-def tree(actions: tuple[Int[np.ndarray, " K"], ...], observations: int) -> AgentPolicy:
+def tree(actions: tuple[Int[np.ndarray, " _"], ...], observations: int) -> AgentPolicy:
     """The machine of a full tree: node h at step t stands for the h-th history of observations."""
     grown = tuple(np.arange(len(now) * observations).reshape(len(now), observations) for now in actions[:-1])
     return AgentPolicy(actions, grown)

@@ -137,7 +137,7 @@ def _observations(
 ) -> tuple[Float[np.ndarray, "S JO"], tuple[tuple[str, ...], ...]]:
     """Which joint observation each state shows, and a name for each agent's observations."""
     labels: list[tuple[str, ...]] = []
-    indices: list[Int[np.ndarray, " W"]] = []
+    indices: list[Int[np.ndarray, " _"]] = []
     for i, agent in enumerate(spec.agents):
         distinct, which = np.unique(shown[:, i], axis=0, return_inverse=True)
         words = [in_words(agent.observation, row[: agent.observation_width]) for row in distinct]
