@@ -26,7 +26,9 @@ def random_dynamics(
 ) -> Dynamics:
     """Rewards in [0, 1]. Many outcomes are impossible, so that histories can be merged."""
     joint, seen = int(np.prod(actions)), int(np.prod(observations))
-    outcomes = rng.dirichlet(np.full(states * seen, 0.2), (states, joint)).reshape(states, joint, states, seen)
+    outcomes = rng.dirichlet(np.full(states * seen, 0.2), (states, joint)).reshape(
+        states, joint, states, seen
+    )
     if rng.random() < 0.3:
         outcomes[-1] = 0.0
         outcomes[-1, :, -1, 0] = 1.0  # a state that is never left

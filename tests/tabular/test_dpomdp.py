@@ -89,11 +89,20 @@ def test_costs_are_negative_rewards():
         (HEADER + BODY + "X: 1", r"f:22: expected a line that begins with T:, O: or R:"),
         (HEADER + BODY + "T: 0 : good :", r"f:22: the file ends where a row of 2 numbers should follow"),
         (HEADER + BODY + "T: 0 : good :\n1", r"f:23: expected a row of 2 numbers, got 1"),
-        (HEADER + "R: * : good : bad : * : 1\n" + BODY, r"there is no line for T: go 0 : good: give its T lines before"),
-        (HEADER + BODY + "R: * : * : bad : * : 1\nT: * :\nidentity", r"f:23: T stands after the reward in line 22"),
+        (
+            HEADER + "R: * : good : bad : * : 1\n" + BODY,
+            r"there is no line for T: go 0 : good: give its T lines before",
+        ),
+        (
+            HEADER + BODY + "R: * : * : bad : * : 1\nT: * :\nidentity",
+            r"f:23: T stands after the reward in line 22",
+        ),
         (HEADER.replace("good bad", "good good") + BODY, r"f:5: two states have the same name"),
         (HEADER.replace("values: reward\n", "") + BODY, r"f:4: expected 'values:', got 'states: good bad'"),
-        (HEADER.replace("start: good", "start exclude: *") + BODY, r"f:6: start 'exclude \*' leaves no state"),
+        (
+            HEADER.replace("start: good", "start exclude: *") + BODY,
+            r"f:6: start 'exclude \*' leaves no state",
+        ),
         (HEADER, r"there is no line for T: go 0 : good"),
         ("", r"f:0: the file ends where 'agents:' should follow"),
     ],

@@ -28,9 +28,11 @@ class Machines(Policy):
     def __call__(self, memory, timestep):
         nodes, t = memory
         seen = jnp.argmax(timestep.observation, -1)
-        leads = jnp.stack([each[t - 1, node, o] for each, node, o in zip(self.successors, nodes, seen)])
+        leads = jnp.stack(
+            [each[t - 1, node, o] for each, node, o in zip(self.successors, nodes, seen, strict=True)]
+        )
         nodes = jnp.where(t > 0, leads, nodes)
-        does = jnp.stack([each[t, node] for each, node in zip(self.actions, nodes)])
+        does = jnp.stack([each[t, node] for each, node in zip(self.actions, nodes, strict=True)])
         return (nodes, t + 1), jax.nn.one_hot(does, self.width)
 
 
@@ -112,9 +114,9 @@ def test_settings_and_names():
 def test_bad_tables_are_refused():
     good = {**vars(load("dectiger"))}
     good.pop("dynamics", None)
-    with pytest.raises(ValueError, match=r"R must have the shape \(2, 9\), got \(2, 8\)"):
-        DecPOMDP(**good | {"R": np.zeros((2, 8))})
-    with pytest.raises(ValueError, match="a row of d0 misses a sum of 1 by 0.5"):
+    with pytest.raises(ValueError, match=r"P must have the shape \(3, 9, 3\), got \(2, 9, 2\)"):
+        DecPOMDP(**good | {"states": ("left", "right", "nowhere")})
+    with pytest.raises(ValueError, match=r"a row of d0 misses a sum of 1 by 0\.5"):
         DecPOMDP(**good | {"d0": np.array([0.5, 0.0])})
 
 

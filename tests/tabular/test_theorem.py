@@ -59,7 +59,7 @@ def test_optimism_fails_with_self_loops():
 @pytest.mark.parametrize("seed", range(12))
 def test_the_simulation_bound(seed):
     """For every team, and hence for the best ones too."""
-    rng, task, scaled, _ = random_task(seed)
+    rng, _, scaled, _ = random_task(seed)
     share = rng.uniform(0.0, 0.5)
     other = rng.dirichlet(np.ones(scaled.G.shape[2]), scaled.G.shape[:2])
     model = scaled._replace(

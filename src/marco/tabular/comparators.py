@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from marco.tabular.known_model import Counts, Task, known_model
-from marco.tabular.learning import Behaviour, Plan, Snapshot, Step, World, team_play
+from marco.tabular.learning import Actor, Plan, Snapshot, TeamActor
 from marco.tabular.problem import Dynamics
 from marco.tabular.solver import Solution, solve
 
@@ -24,10 +24,14 @@ def _is_time(since: Snapshot) -> bool:
     return since.played >= max(1.0, GROWTH * since.episodes)
 
 
-def _unending(play: Behaviour, found: Solution, counts: Counts) -> Plan:
+def _team_actor(found: Solution, counts: Counts, epsilon: float = 0.0) -> TeamActor:
+    return TeamActor(found.team, counts.task.problem.num_actions, epsilon)
+
+
+def _unending(actor: Actor, found: Solution, counts: Counts) -> Plan:
     """A plan of a learner that never stops exploring; it has no unknown pairs to escape to."""
     return Plan(
-        play=play,
+        actor=actor,
         team=found.team,
         escape=float("nan"),
         final=False,
@@ -46,7 +50,7 @@ class RandomExploration:
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Play at random; hand over the certainty-equivalent team."""
         found = certain_plan(counts, horizon, before, self.seconds)
-        return _unending(random_play(counts.task), found, counts)
+        return _unending(random_actor(counts.task), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -71,7 +75,7 @@ class EpsilonGreedy:
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Play the certainty-equivalent team with random slips."""
         found = certain_plan(counts, horizon, before, self.seconds)
-        return _unending(team_play(found.team, counts.task, self.epsilon), found, counts)
+        return _unending(_team_actor(found, counts, self.epsilon), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -99,10 +103,9 @@ class PosteriorSampling:
 
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Draw a world and plan in it."""
-        task = counts.task
         model = self.draw(rng, counts)
         found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
-        return _unending(team_play(found.team, task), found, counts)
+        return _unending(_team_actor(found, counts), found, counts)
 
     def draw(self, rng: np.random.Generator, counts: Counts) -> Dynamics:
         """A world from the posterior; what is given stays as it is."""
@@ -147,7 +150,7 @@ class ExplorationBonus:
         bonus = np.where(task.given[:, None], 0.0, self.beta / np.sqrt(np.maximum(visits, 1.0)))
         model = known_model(task, G, np.minimum(R + bonus, 1.0), counts.known(1))
         found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
-        return _unending(team_play(found.team, task), found, counts)
+        return _unending(_team_actor(found, counts), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
         """Everything is counted."""
@@ -180,11 +183,13 @@ class Centralised:
         escape = state_escape(task.problem.dynamics, actions, known)
         seen = int(counts.visits.sum())
         if escape > 0.0 and before is not None and seen < (1.0 + GROWTH) * before.seen:
-            return before._replace(play=state_play(actions), escape=escape, known=counts.number_known(self.m))
+            return before._replace(
+                actor=StateActor(actions.tolist()), escape=escape, known=counts.number_known(self.m)
+            )
         known_only = known_model(task, *counts.estimate(), known, pays=0.0)
         found = solve(known_only, horizon, seconds=self.seconds, team=None if before is None else before.team)
         return Plan(
-            play=state_play(actions),
+            actor=StateActor(actions.tolist()),
             team=found.team,
             escape=escape,
             final=escape == 0.0,
@@ -223,22 +228,41 @@ def state_escape(true: Dynamics, actions: Int[np.ndarray, "T S"], known: Bool[np
     return escaped
 
 
-def state_play(actions: Int[np.ndarray, "T S"]) -> Behaviour:
-    """Episodes in which a policy on states acts."""
-    table = actions.tolist()
+@dataclass(eq=False)
+class StateActor:
+    """A policy on states acts."""
 
-    def play(rng: np.random.Generator, world: World) -> list[Step]:
-        return world.episode(rng, lambda t, state: table[t][state])
+    table: list[list[int]]
 
-    return play
+    def begin(self) -> None:
+        """Nothing is remembered."""
+
+    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
+        """What the table says."""
+        return self.table[t][state]
+
+    def see(self, t: int, seen: list[int]) -> None:
+        """The state says more."""
 
 
-def random_play(task: Task) -> Behaviour:
-    """Episodes of random available actions."""
+@dataclass(eq=False)
+class RandomActor:
+    """Everybody does something available at random."""
+
+    choices: list[list[int]]
+
+    def begin(self) -> None:
+        """Nothing is remembered."""
+
+    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
+        """One of the joint actions that differ here."""
+        return self.choices[state][int(rng.integers(len(self.choices[state])))]
+
+    def see(self, t: int, seen: list[int]) -> None:
+        """Nobody cares."""
+
+
+def random_actor(task: Task) -> RandomActor:
+    """Random play over what is available."""
     own = task.canonical == np.arange(task.canonical.shape[1])
-    choices: list[list[int]] = [np.flatnonzero(row).tolist() for row in own]
-
-    def play(rng: np.random.Generator, world: World) -> list[Step]:
-        return world.episode(rng, lambda t, state: choices[state][int(rng.integers(len(choices[state])))])
-
-    return play
+    return RandomActor([np.flatnonzero(row).tolist() for row in own])

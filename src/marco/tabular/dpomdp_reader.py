@@ -107,7 +107,7 @@ class Reader:
             self._fail(
                 line, f"expected '{key}:', got {line.text!r}; a file begins with {order}, in this order"
             )
-        return Line(line.number, (" ".join(found.split()[1:]) + " " + rest).strip())
+        return Line(line.number, " ".join([*found.split()[1:], *rest.split()]))
 
     def _names(self, line: Line, kind: str) -> tuple[str, ...]:
         words = line.text.replace(",", " ").split()

@@ -1,7 +1,6 @@
 """One loop for all learners of tables: plan, judge the plan exactly, play real episodes until it is stale."""
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -12,17 +11,29 @@ from marco.tabular.policies import Team, value
 
 Step = tuple[int, int, int]
 """A state, the joint action in it and the outcome."""
-Behaviour = Callable[[np.random.Generator, "World"], list[Step]]
-"""Plays one episode."""
+
+
+@runtime_checkable
+class Actor(Protocol):
+    """Who acts in an episode; keeps what it remembers itself."""
+
+    def begin(self) -> None:
+        """An episode begins."""
+
+    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
+        """The joint action; only a centralised actor looks at the state."""
+
+    def see(self, t: int, seen: list[int]) -> None:
+        """What each agent sees after step t."""
 
 
 class Plan(NamedTuple):
     """What a learner does next, and the team it would hand over now."""
 
-    play: Behaviour
+    actor: Actor
     team: Team
     escape: float
-    """The exact probability that an episode of `play` meets an unknown pair; nan if that has no meaning."""
+    """The exact probability that an episode of the actor meets an unknown pair; nan if that has no meaning."""
     final: bool
     """Whether nothing that can still happen would change the plan."""
     certified: bool
@@ -129,23 +140,19 @@ class World:
         chance = self.chance[state][action]
         return bisect_right(chance, rng.random() * chance[-1])
 
-    def episode(
-        self,
-        rng: np.random.Generator,
-        act: Callable[[int, int], int],
-        see: Callable[[int, list[int]], None] | None = None,
-    ) -> list[Step]:
-        """Play until the horizon or an end; `act` gets the step and the state, `see` what each agent sees."""
+    def episode(self, rng: np.random.Generator, actor: Actor) -> list[Step]:
+        """Play until the horizon or an end."""
         state, steps = self.begin(rng), []
+        actor.begin()
         for t in range(self.horizon):
-            joint = act(t, state)
+            joint = actor.act(rng, t, state)
             outcome = self.step(rng, state, joint)
             steps.append((state, joint, outcome))
             state = self.following[outcome]
             if self.over[state]:
                 break
-            if see is not None and t + 1 < self.horizon:
-                see(t, self.seen[outcome])
+            if t + 1 < self.horizon:
+                actor.see(t, self.seen[outcome])
         return steps
 
 
@@ -164,7 +171,7 @@ def learn(
             break
         snapshot, samples, escapes = Snapshot(played, 0, counts.visits.copy()), 0, 0
         while played < episodes and not method.stale(counts, snapshot):
-            steps = plan.play(rng, world)
+            steps = world.episode(rng, plan.actor)
             fresh = [step for step in steps if method.wants(counts, step[0], step[1])]
             escapes += any(not task.given[state] for state, _, _ in fresh)
             for step in fresh:
@@ -179,27 +186,32 @@ def learn(
     return Run(phases, plan is not None and plan.final)
 
 
-def team_play(team: Team, task: Task, epsilon: float = 0.0) -> Behaviour:
-    """Episodes in which a team acts; each agent slips to a random action with probability epsilon."""
-    actions = [[now.tolist() for now in policy.actions] for policy in team]
-    successors = [[now.clip(0).tolist() for now in policy.successors] for policy in team]
-    sizes = task.problem.num_actions
+@dataclass(eq=False)
+class TeamActor:
+    """A team acts; each agent slips to a random action with probability epsilon."""
 
-    def play(rng: np.random.Generator, world: World) -> list[Step]:
-        nodes = [0] * len(team)
+    team: Team
+    sizes: tuple[int, ...]
+    epsilon: float = 0.0
+    nodes: list[int] = field(default_factory=list)
 
-        def act(t: int, state: int) -> int:
-            joint = 0
-            for i, node in enumerate(nodes):
-                slips = epsilon > 0.0 and rng.random() < epsilon
-                action = int(rng.integers(sizes[i])) if slips else actions[i][t][node]
-                joint = joint * sizes[i] + action
-            return joint
+    def __post_init__(self) -> None:
+        self.actions = [[now.tolist() for now in policy.actions] for policy in self.team]
+        self.successors = [[now.clip(0).tolist() for now in policy.successors] for policy in self.team]
 
-        def see(t: int, seen: list[int]) -> None:
-            for i, node in enumerate(nodes):
-                nodes[i] = successors[i][t][node][seen[i]]
+    def begin(self) -> None:
+        """Everybody is in node 0."""
+        self.nodes = [0] * len(self.team)
 
-        return world.episode(rng, act, see)
+    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
+        """What the nodes say."""
+        joint = 0
+        for i, node in enumerate(self.nodes):
+            slips = self.epsilon > 0.0 and rng.random() < self.epsilon
+            action = int(rng.integers(self.sizes[i])) if slips else self.actions[i][t][node]
+            joint = joint * self.sizes[i] + action
+        return joint
 
-    return play
+    def see(self, t: int, seen: list[int]) -> None:
+        """Everybody moves to its next node."""
+        self.nodes = [self.successors[i][t][node][seen[i]] for i, node in enumerate(self.nodes)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marco.tabular.known_model import Counts, Unknown, known_model
-from marco.tabular.learning import Plan, Snapshot, team_play
+from marco.tabular.learning import Plan, Snapshot, TeamActor
 from marco.tabular.policies import escape_probability
 from marco.tabular.solver import solve
 
@@ -38,7 +38,7 @@ class RMax:
         found = solve(model, horizon, seconds=self.seconds, team=team, ceiling=ceiling)
         escape = escape_probability(counts.task.problem.dynamics, found.team, known)
         return Plan(
-            play=team_play(found.team, counts.task),
+            actor=TeamActor(found.team, counts.task.problem.num_actions),
             team=found.team,
             escape=escape,
             final=escape == 0.0,
