@@ -9,7 +9,7 @@ from random_tables import random_dynamics
 from marco.tabular.bounds import log_subsets, printed, repaired, simulation_bound, tosses, verdict
 from marco.tabular.known_model import known_model, make_task
 from marco.tabular.policies import escape_probability, random_team, value
-from marco.tabular.problem import DecPOMDP
+from marco.tabular.problem import DecPOMDP, from_outcomes
 from marco.tabular.solver import solve
 from marco.tabular.statistics import clopper_pearson
 
@@ -44,7 +44,7 @@ def test_optimism_and_the_induced_inequality_with_absorption(seed):
 
 
 def test_optimism_fails_with_self_loops():
-    """The counterexample: the best team looks worse than it is once (s1, b) is all that is unknown."""
+    """The counterexample: the best team looks worse than it is if (s0, a) is all that is unknown."""
     from marco.tabular.problems import load
 
     task = make_task(load("counterexample"))
@@ -76,7 +76,14 @@ def test_the_simulation_bound(seed):
 
 
 def test_the_simulation_bound_is_reached():
-    """Certain reward 0 or 1 for ever, with the transition off by the whole mass at the first step: H - 1."""
+    """From s0 to a state that pays 1, or to one that pays 0: over two steps the values differ by all of 1."""
+    R, start = np.array([[0.0], [1.0], [0.0]]), np.array([1.0, 0.0, 0.0])
+    outcomes = np.zeros((3, 1, 3, 1))
+    outcomes[:, 0, 1] = 1.0
+    other = np.roll(outcomes, 1, axis=2)
+    team = random_team(np.random.default_rng(0), (1,), (1,), 2)
+    values = [value(from_outcomes(each, R, start, (1,), (1,)), team) for each in (outcomes, other)]
+    assert values == [1.0, 0.0]
     assert simulation_bound(0.0, 2.0, 2) == 1.0
     assert simulation_bound(0.25, 0.0, 4) == 1.0
 

@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     actor: Actor
     team: Team
     escape: float
-    """The exact probability that an episode of the actor meets an unknown pair; nan if that has no meaning."""
+    """The exact probability that an episode of the actor meets an unknown pair; nan if meaningless."""
     final: bool
     """Whether nothing that can still happen would change the plan."""
     certified: bool
