@@ -1,21 +1,28 @@
 """Small random problems, and the benchmark files that are no part of the project."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from marco.tabular.problem import Dynamics, from_outcomes
+from marco.tabular.dpomdp import read
+from marco.tabular.problem import DecPOMDP, Dynamics, from_outcomes
 
 FILES = Path(os.environ.get("MARCO_DPOMDP", Path(__file__).parents[3] / "shared" / "decpomdp"))
 
 
-def benchmark_file(name: str) -> str:
+def benchmark_problem(name: str) -> DecPOMDP:
     path = FILES / f"{name}.dpomdp.gz"
     if not path.exists():
         pytest.skip(f"{path.name} is not there: set MARCO_DPOMDP to the folder that holds it")
-    return str(path)
+    return _read_once(path)
+
+
+@lru_cache
+def _read_once(path: Path) -> DecPOMDP:
+    return read(path)
 
 
 def random_dynamics(

@@ -2,7 +2,7 @@ import gzip
 
 import numpy as np
 import pytest
-from random_tables import benchmark_file
+from random_tables import benchmark_problem
 
 from marco.tabular.dpomdp import FormatError, parse, read, text, write
 from marco.tabular.problems import PROBLEMS, load
@@ -139,7 +139,7 @@ def test_zipped_files_hold_the_text(tmp_path):
 
 @pytest.mark.parametrize(("file", "ours"), [("mabc", "broadcast-channel"), ("recycling", "recycling")])
 def test_our_problems_are_those_that_others_wrote(file, ours):
-    theirs, problem = load(benchmark_file(file)), load(ours)
+    theirs, problem = benchmark_problem(file), load(ours)
     for table in ("P", "R", "O", "d0"):
         np.testing.assert_allclose(getattr(problem, table), getattr(theirs, table), atol=1e-12)
 
@@ -149,6 +149,6 @@ def test_our_problems_are_those_that_others_wrote(file, ours):
     [("Grid3x3corners", (81, 25, 81), (0.0, 1.0)), ("Mars", (256, 36, 64), (-11.0, 6.0))],
 )
 def test_large_files(file, sizes, rewards):
-    problem = load(benchmark_file(file))
+    problem = benchmark_problem(file)
     assert (problem.num_states, problem.num_joint_actions, problem.num_joint_observations) == sizes
     assert (problem.R.min(), problem.R.max()) == rewards

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from random_tables import benchmark_file, random_dynamics
+from random_tables import benchmark_problem, random_dynamics
 
 from marco.tabular.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.heuristics import mdp_bound, pomdp_bound, prepare
-from marco.tabular.policies import all_policies, brute_force, random_team, value
+from marco.tabular.policies import all_policies, brute_force, number_of_policies, random_team, value
 from marco.tabular.problem import Dynamics
 from marco.tabular.problems import load
 from marco.tabular.solver import solve
@@ -36,7 +36,7 @@ def test_published_optima(name, horizon, published):
 
 @pytest.mark.parametrize(("name", "horizon", "published"), IN_FILES)
 def test_published_optima_of_files_that_others_wrote(name, horizon, published):
-    found = solve(load(benchmark_file(name)).dynamics, horizon)
+    found = solve(benchmark_problem(name).dynamics, horizon)
     assert found.optimal
     assert found.lower == pytest.approx(published, abs=6e-7)
 
@@ -61,6 +61,12 @@ def test_the_solver_finds_what_brute_force_finds(part):
         assert found.optimal
         assert found.lower == pytest.approx(best, abs=1e-9)
         assert value(dynamics, found.team) == pytest.approx(best, abs=1e-9)
+
+
+def test_the_number_of_policies():
+    """Dec-Tiger at horizon 3: a tree of 1 + 2 + 4 nodes with 3 actions each."""
+    assert number_of_policies(3, 2, 3) == 3**7 == 2187
+    assert len(list(all_policies(2, 2, 2))) == number_of_policies(2, 2, 2) == 8
 
 
 @pytest.mark.parametrize("seed", range(10))

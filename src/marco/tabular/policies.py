@@ -107,11 +107,16 @@ def all_policies(actions: int, observations: int, horizon: int) -> Iterator[Agen
         yield tree(tuple(np.split(np.array(chosen), cuts)), observations)
 
 
+def number_of_policies(actions: int, observations: int, horizon: int) -> int:
+    """How many deterministic policies an agent has: one action for every history of observations."""
+    return actions ** sum(observations**t for t in range(horizon))
+
+
 def brute_force(dynamics: Dynamics, horizon: int, limit: int = 200_000) -> tuple[float, Team]:
     """The best of all deterministic teams, one by one: slow, and beyond doubt."""
     pools = []
     for acts, seen in zip(dynamics.actions, dynamics.observations, strict=True):
-        count = acts ** sum(seen**t for t in range(horizon))
+        count = number_of_policies(acts, seen, horizon)
         if count > limit:
             raise ValueError(f"an agent has {count} policies, over the limit of {limit}: use the solver.")
         pools.append(list(all_policies(acts, seen, horizon)))
