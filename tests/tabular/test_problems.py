@@ -125,3 +125,13 @@ def test_large_worlds_are_refused():
 
     with pytest.raises(ValueError, match="switch has more than 20 states"):
         from_environment(Switch(), limit=20)
+
+
+def test_the_public_function_of_the_same_name_still_makes_worlds():
+    import marco
+    import marco.tabular.solver
+
+    tiger = load("dectiger")
+    world = marco.tabular(tiger.P, tiger.R, tiger.O, tiger.d0, actions=(3, 3), observations=(2, 2), horizon=2)
+    assert isinstance(world, marco.Tabular)
+    assert world.spec.horizon == 2
