@@ -172,10 +172,10 @@ def learn(
         snapshot, samples, escapes = Snapshot(played, 0, counts.visits.copy()), 0, 0
         while played < episodes and not method.stale(counts, snapshot):
             steps = world.episode(rng, plan.actor)
-            fresh = [step for step in steps if method.wants(counts, step[0], step[1])]
-            escapes += any(not task.given[state] for state, _, _ in fresh)
+            fresh = [step for step in steps if not task.given[step[0]] and method.wants(counts, *step[:2])]
+            escapes += bool(fresh)
             for step in fresh:
-                if method.wants(counts, step[0], step[1]):
+                if method.wants(counts, *step[:2]):  # it may have been met twice
                     counts.add(*step)
             samples += len(steps) - prologue
             played += 1

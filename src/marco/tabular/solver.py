@@ -79,21 +79,29 @@ def solve(
     sys.setrecursionlimit(max(deep, 1000 + 20 * horizon))
     try:
         while True:
-            root = search.run(lower, ceiling, min(seconds, search.elapsed() + turn))
-            if root.lower > lower - stages.constant:
-                team = _team(stages, root)
-                lower = value(dynamics, team)
+            search.run(lower, ceiling, min(seconds, search.elapsed() + turn))
+            lower, team = _better(dynamics, search, lower, team)
             if not search.stopped or search.elapsed() >= seconds:
                 break
             rest = min(turn / 2, seconds - search.elapsed())
-            lower, team = max((lower, team), _responses(rng, stages, rest, root.upper), key=itemgetter(0))
+            found = _responses(rng, stages, rest, search.root.upper)
+            lower, team = max((lower, team), found, key=itemgetter(0))
             turn *= 2
     except KeyboardInterrupt:
-        root = search.found[0, key(beginning(stages))]
+        lower, team = _better(dynamics, search, lower, team)
     finally:
         sys.setrecursionlimit(deep)
-    upper = max(lower, root.upper + stages.constant)
+    # What is left at the root is bounded by the rule that was tried last: rules come best first.
+    upper = max(lower, stages.constant + min(search.root.upper, search.bounds[1]))
     return Solution(lower, upper, team, search.elapsed(), search.expanded)
+
+
+def _better(dynamics: Dynamics, search: "Search", lower: float, team: Team) -> tuple[float, Team]:
+    """The team at the root of the search, if it is better than what there was."""
+    if search.root.rule is None or search.root.lower <= lower - search.stages.constant:
+        return lower, team
+    found = _team(search.stages, search.root)
+    return value(dynamics, found), found
 
 
 def _responses(rng: np.random.Generator, stages: Stages, seconds: float, upper: float) -> tuple[float, Team]:
@@ -117,15 +125,18 @@ class Search:
     began: float = field(default_factory=time.perf_counter)
     told: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
+    root: _Node = field(default_factory=lambda: _Node(-np.inf, np.inf))
 
-    def run(self, lower: float, ceiling: float, until: float) -> _Node:
+    def run(self, lower: float, ceiling: float, until: float) -> None:
         """Search for something better than `lower`, until so many seconds after the start."""
         self.until, self.stopped = until, False
         start, floor = beginning(self.stages), lower - self.stages.constant
         top = min(float(start.belief[0] @ self.stages.mdp[0]), ceiling - self.stages.constant)
-        self.bounds = floor, min(self.bounds[1], top)
-        self.found.setdefault((0, key(start)), _Node(-np.inf, top))
-        return self.visit(start, 0, floor)
+        self.root.upper = min(self.root.upper, top)
+        self.bounds = floor, self.root.upper
+        self.found[0, key(start)] = self.root
+        self.visit(start, 0, floor)
+        self.bounds = self.bounds[0], self.root.upper
 
     def visit(self, histories: Histories, t: int, floor: float) -> _Node:
         """Find the best continuation, if there is one worth more than `floor`."""
