@@ -146,7 +146,9 @@ def _turn(name: str, runs: int, deadline: float, families: list[str], cells: dic
     problem = load(name)
     task, steps = make_task(problem), problem.steps(horizon)
     optimum = solve(problem.dynamics, steps).lower
-    asked = {label: way for label, way in methods(seconds).items() if label.split()[0] in families}
+    asked = {
+        label: way for label, way in methods(seconds).items() if {label, label.split()[0]} & set(families)
+    }
     for label in asked:
         cells.setdefault(label, {"seconds": 0.0, "rows": []})
     while time.perf_counter() < deadline:
@@ -270,7 +272,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--problems", nargs="+", choices=tuple(LEARNED), default=list(LEARNED))
-    parser.add_argument("--methods", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument(
+        "--methods", nargs="+", default=list(FAMILIES), help="'rmax', or one cell: 'rmax m=5'"
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     if given.study == "solve":
