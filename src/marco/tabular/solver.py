@@ -71,8 +71,9 @@ def solve(
     """
     if not seconds > 0.0:
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
+    began = time.perf_counter()
     stages = prepare(dynamics, horizon)
-    search = Search(stages, report)
+    search = Search(stages, report, began)
     team = idle_team(stages.observations, stages.horizon) if team is None else team
     lower, turn, rng = value(dynamics, team), min(1.0, seconds / 3), np.random.default_rng(seed)
     deep = sys.getrecursionlimit()
@@ -118,11 +119,11 @@ class Search:
 
     stages: Stages
     report: Report | None
+    began: float
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
     until: float = np.inf
     stopped: bool = False
-    began: float = field(default_factory=time.perf_counter)
     told: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
     root: _Node = field(default_factory=lambda: _Node(-np.inf, np.inf))
