@@ -1,0 +1,45 @@
+"""Small random problems, and the benchmark files that are no part of the project."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marco.tabular.dpomdp import read
+from marco.tabular.problem import DecPOMDP, Dynamics, from_outcomes
+
+FILES = Path(os.environ.get("MARCO_DPOMDP", Path(__file__).parents[3] / "shared" / "decpomdp"))
+
+
+def benchmark_problem(name: str) -> DecPOMDP:
+    path = FILES / f"{name}.dpomdp.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there: set MARCO_DPOMDP to the folder that holds it")
+    return _read_once(path)
+
+
+@lru_cache
+def _read_once(path: Path) -> DecPOMDP:
+    return read(path)
+
+
+def random_dynamics(
+    rng: np.random.Generator,
+    states: int = 3,
+    actions: tuple[int, ...] = (2, 2),
+    observations: tuple[int, ...] = (2, 2),
+) -> Dynamics:
+    """Rewards in [0, 1]. Many outcomes are impossible, so that histories can be merged."""
+    joint, seen = int(np.prod(actions)), int(np.prod(observations))
+    outcomes = rng.dirichlet(np.full(states * seen, 0.2), (states, joint)).reshape(
+        states, joint, states, seen
+    )
+    if rng.random() < 0.3:
+        outcomes[-1] = 0.0
+        outcomes[-1, :, -1, 0] = 1.0  # a state that is never left
+    R = rng.random((states, joint))
+    if rng.random() < 0.3:
+        R[-1] = rng.random()
+    return from_outcomes(outcomes, R, rng.dirichlet(np.ones(states)), actions, observations)
