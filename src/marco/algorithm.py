@@ -8,12 +8,12 @@ that a run can be stopped anywhere and go on as if it had not been.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, HostWorld
@@ -109,6 +109,7 @@ class Event(NamedTuple):
     """What it gave, one number per seed."""
 
 
+@runtime_checkable
 class Journal(Protocol):
     """Keeps what has been learned, so that it need not be learned again."""
 
@@ -234,14 +235,21 @@ class Marco:
 
     def _collector(self, iteration: int, state: MarcoState) -> Policy:
         """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""
-        settings, seeds = self.settings, len(self.seeds)
-        epsilon = jnp.full(seeds, settings.epsilon)
-        if iteration == 0 or settings.collector == "random":
-            return EpsilonGreedy(RandomPolicy(), epsilon)
-        if settings.collector == "team":
-            return EpsilonGreedy(_greedy(settings.team, state.team), epsilon)
-        seeing = SeesState(EpsilonGreedy(_greedy(settings.explorer, state.explorer), epsilon))
-        return ViewedPolicy(seeing, settings.kind, self.world.spec)
+        settings, spec = self.settings, self.world.spec
+        epsilon = jnp.full(len(self.seeds), settings.epsilon)
+        who = "random" if iteration == 0 else settings.collector
+        match who:
+            case "random":
+                return jax.vmap(lambda e: EpsilonGreedy(RandomPolicy(), e))(epsilon)
+            case "team":
+                one = lambda state, e: EpsilonGreedy(settings.team.greedy(state.learner), e)  # noqa: E731
+                return jax.vmap(one)(state.team, epsilon)
+
+        def explorer(state: TrainingState, e: Float[Array, ""]) -> Policy:
+            seeing = SeesState(EpsilonGreedy(settings.explorer.greedy(state.learner), e))
+            return ViewedPolicy(seeing, settings.kind, spec)
+
+        return jax.vmap(explorer)(state.explorer, epsilon)
 
     def _data(self, target: int) -> Any:
         """D as rows, stacked over seeds; its shape depends on the budget alone."""
@@ -344,7 +352,7 @@ def _improve(
     worlds: Environment[Any],
     learner: Learner,
     states: TrainingState,
-    steps: Int[Array, ""] | int,
+    steps: Int[ArrayLike, ""],
     spec: Spec,
 ) -> tuple[TrainingState, dict[str, Array]]:
     """Train on in a new model: what was learned is kept, old episodes are not."""
@@ -358,7 +366,11 @@ def _improve(
 
 @partial(jax.jit, static_argnames=("learner", "restarts"))
 def _best(
-    keys: Key[Array, " seeds"], worlds: Environment[Any], learner: Learner, updates: int, restarts: int
+    keys: Key[Array, " seeds"],
+    worlds: Environment[Any],
+    learner: Learner,
+    updates: Int[ArrayLike, ""],
+    restarts: int,
 ) -> tuple[TrainingState, Float[Array, " seeds"]]:
     def one(key: PRNGKeyArray, world: Environment[Any]) -> tuple[TrainingState, Array]:
         best = train_best(key, world, learner, updates, restarts)
@@ -373,7 +385,7 @@ def _train_on(
     worlds: Environment[Any],
     learner: Learner,
     states: TrainingState,
-    updates: int,
+    updates: Int[ArrayLike, ""],
     spec: Spec,
 ) -> tuple[TrainingState, Float[Array, " seeds"]]:
     def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState) -> tuple[TrainingState, Array]:
@@ -387,10 +399,5 @@ def _train_on(
 
 
 @partial(jax.jit, static_argnames="bonus")
-def _exploration(worlds: Environment[Any], lam: Float[Array, ""] | float, bonus: BonusName) -> Any:
+def _exploration(worlds: Environment[Any], lam: Float[ArrayLike, ""], bonus: BonusName) -> Any:
     return jax.vmap(lambda world: ExplorationEnvironment(world, jnp.float32(lam), bonus))(worlds)
-
-
-@partial(jax.jit, static_argnames="learner")
-def _greedy(learner: Learner, states: TrainingState) -> Policy:
-    return jax.vmap(lambda state: learner.greedy(state.learner))(states)

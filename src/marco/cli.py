@@ -9,6 +9,7 @@ import tyro
 
 from marco.commands.judging import Evaluate, Model
 from marco.commands.playing import Play, Worlds
+from marco.commands.tables import Bound, Rmax, Solve
 from marco.commands.training import Resume, Train
 from marco.environments.environment import WorldError
 
@@ -24,7 +25,7 @@ def _keep_compiled() -> None:
 def main() -> None:
     """Run the command; a user's mistake gives one line and exit status 2, not a traceback."""
     command = tyro.cli(
-        Worlds | Play | Train | Resume | Evaluate | Model,
+        Worlds | Play | Train | Resume | Evaluate | Model | Solve | Rmax | Bound,
         prog="marco",
         description="Learn a team's policy from few real interactions.",
     )

@@ -5,7 +5,7 @@ import sys
 import pytest
 import tyro
 
-from marco.tabular.commands import Bound, Rmax, Solve
+from marco.commands.tables import Bound, Rmax, Solve
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The commands of the tables: marco solve, marco rmax, marco bound."""
 
-import ast
 import json
 import math
 import sys
@@ -11,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 
+from marco.commands.common import console, parse_settings
 from marco.tabular.bounds import Promise, printed, repaired, verdict
 from marco.tabular.comparators import (
     Centralised,
@@ -32,7 +31,6 @@ from marco.tabular.rmax import RMax
 from marco.tabular.solver import Solution, solve
 from marco.tabular.statistics import summary
 
-console = Console()
 MethodName = Literal["rmax", "random", "epsilon-greedy", "psrl", "bonus", "centralised"]
 
 
@@ -256,20 +254,6 @@ class Bound:
             f"printed: gamma {self.gamma:g}, and 3 epsilon and 2 delta in truth, see docs/theory.md.",
             highlight=False,
         )
-
-
-def parse_settings(settings: tuple[str, ...]) -> dict[str, Any]:
-    """Settings of a problem from name=value words."""
-    parsed: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, word = setting.partition("=")
-        if not (name.isidentifier() and equals):
-            raise ValueError(f"--set takes name=value, got {setting!r}.")
-        try:
-            parsed[name] = ast.literal_eval(word)
-        except (ValueError, SyntaxError):
-            parsed[name] = word
-    return parsed
 
 
 def _report(lower: float, upper: float, seconds: float) -> None:
