@@ -1,36 +1,20 @@
 """Algorithm 1 on a tiny riddle: its order, its budget, and going on after a stop at any phase."""
 
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.algorithm import Marco, MarcoSettings
 from marco.dataset import Dataset
-from marco.environments.switch import Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.exploration import ExplorationEnvironment, explore_reward
-from marco.learners.q_learning import QLearner
-from marco.model.fit import FitSettings, ModelSettings
-from marco.model.predictors import PredictorSettings
 from marco.model.rivals import uncertainty_of
-
-WORLD = Switch(agents=2, horizon=3)
-ONE = PredictorSettings("factored", (8,), 1)
-TWO = PredictorSettings("chain", (8,), 2)
-MODEL = ModelSettings(TWO, ONE, ONE, ONE, ONE, FitSettings(rounds=3, updates=5, batch=16))
-TINY = QLearner("vdn", hidden=8, episodes_per_update=4, batch=4, replay=16, epsilon_samples=100)
-SEEDS = (3, 4)
-
-
-def settings(**changes):
-    plan = {"samples": 50, "first": 20, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
-    return MarcoSettings(team=TINY, explorer=TINY, model=MODEL, **(plan | changes))
-
-
-def begin(folder, plan, world=WORLD):
-    dataset = Dataset(folder / "data", world.spec, len(SEEDS))
-    return Marco(world, plan, SEEDS, dataset, RunJournal(folder))
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +121,64 @@ def test_a_damaged_or_foreign_file_is_named(whole, tmp_path):
     (tmp_path / "checkpoint.npz").write_bytes((folder / "checkpoint.npz").read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"checkpoint\.npz is damaged: .* Delete it, and resume"):
         RunJournal(tmp_path)
+
+
+class Spy:
+    """The tiny riddle as a host world that writes down all that is asked of it."""
+
+    def __init__(self):
+        self.spec, self.asked = WORLD.spec, []
+
+    def reset(self, seed):
+        self.asked.append("reset")
+        self.state, shown = WORLD.reset(jax.random.key(seed))
+        return shown
+
+    def step(self, actions):
+        self.asked.append("step")
+        key = jax.random.fold_in(jax.random.key(7), len(self.asked))
+        self.state, shown = WORLD.step(key, self.state, jnp.asarray(actions))
+        return shown
+
+
+def test_nothing_true_is_used_without_being_counted(tmp_path):
+    """A host world gives away its starts, masks and rewards by reset and step alone: every one is in D."""
+    spy = Spy()
+    events = list(begin(tmp_path, settings(), spy, seeds=(3,)).run())
+    dataset = Dataset(tmp_path / "data", WORLD.spec, 1)
+    assert [event.phase for event, _ in events][-2:] == ["finish", "done"]
+    assert spy.asked.count("step") == 50 == dataset.samples[0]
+    assert spy.asked.count("reset") == dataset.episodes(0).mask.shape[1]
+
+
+def test_a_run_killed_at_random_moments_loses_no_sample_and_ends_with_the_same_team(whole, tmp_path):
+    """SIGKILL, twenty times, at moments drawn uniformly over the length of a run."""
+    _, _, state = whole
+    program = [sys.executable, str(Path(__file__).with_name("tiny_run.py"))]
+    start = time.perf_counter()
+    subprocess.run([*program, str(tmp_path / "timed")], check=True, capture_output=True)
+    length = time.perf_counter() - start
+    luck, kills, folder = random.Random(0), 0, 0
+    while kills < 20:
+        run, reported = tmp_path / str(folder), 0
+        while kills < 20:
+            process = subprocess.Popen([*program, str(run)], stdout=subprocess.PIPE, text=True)
+            try:
+                told, _ = process.communicate(timeout=luck.uniform(0.0, length))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                told, _ = process.communicate()
+                kills += 1
+            reported = max([reported, *(int(line.split()[1]) for line in told.splitlines() if " " in line)])
+            if run.exists() and (run / "data").exists():
+                assert Dataset(run / "data", WORLD.spec, len(SEEDS)).samples.min() >= reported
+            if "done" in told:
+                break
+        folder += 1
+    for done in range(folder):
+        (*_, (_, last)) = begin(tmp_path / str(done), settings()).run()
+        for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(last), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -139,6 +139,11 @@ class Marco:
         """Algorithm 1. After every phase: what it gave, and what has been learned so far."""
         step, state = 0, self._begin()
         for iteration, target in enumerate(self.settings.schedule):
+            if step < self.journal.latest and self.dataset.samples.min() < target:
+                raise ValueError(
+                    f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {target} were "
+                    "learned from: a chunk is missing. Put it back, or begin another run."
+                )
             if collected := self._collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
                 yield collected, state
             last = target == self.settings.samples

@@ -22,11 +22,10 @@ class Dataset:
     def __init__(self, folder: Path, spec: Spec, seeds: int) -> None:
         self.folder, self.spec, self.seeds = folder, spec, seeds
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(".*.tmp"):  # of a write that never finished: nothing was learned from it
-            left.unlink()
         self._chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
         expected = [f"chunk-{index:06d}.npz" for index in range(len(self._chunks))]
-        found = sorted(path.name for path in folder.iterdir())
+        # A write that never finished leaves a hidden file: nothing was learned from it.
+        found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if found != expected:
             strange = sorted(set(found) ^ set(expected))[0]
             raise ValueError(f"{folder / strange} does not belong there, or is missing: chunks are numbered.")

@@ -48,7 +48,8 @@ class RunJournal:
         return jax.tree.unflatten(structure, found)
 
     def keep(self, step: int, state: MarcoState, event: Event) -> None:
-        """Write the checkpoint, then the line of metrics."""
+        """Write the line of metrics, then the checkpoint: a line without one is dropped on the way back."""
+        append_metrics(self._folder, {"step": step, **event._asdict()})
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
         facts = {"format": FORMAT, "step": step, "leaves": len(leaves)}
         # What is all zeros, as an empty replay is, need not be written.
@@ -65,7 +66,6 @@ class RunJournal:
             raise OSError(f"{self._file} could not be written: {why}") from error
         temporary.replace(self._file)
         self.latest = step
-        append_metrics(self._folder, {"step": step, **event._asdict()})
 
     def _open(self) -> dict[str, Any]:
         try:

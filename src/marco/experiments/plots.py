@@ -31,7 +31,7 @@ def _losses(axes: Any, fits: list[dict[str, Any]]) -> None:
     for name in fits[0]["numbers"]:
         samples = [row["samples"] for row in fits]
         axes.plot(samples, [np.mean(row["numbers"][name]) for row in fits], marker="o", label=name)
-    axes.set(title="the model", xlabel="real samples", ylabel="held-out loss (nats per row)")
+    axes.set(title="the model", xlabel="real samples", ylabel="held-out loss")
     axes.legend(fontsize=8)
 
 

@@ -80,7 +80,7 @@ class ComponentFit(NamedTuple):
     """How a component's training went."""
 
     loss: Float[Array, "*members units"]
-    """The least negative log-likelihood on the rows held out, in nats per row."""
+    """The least loss on the rows held out: nats per row; for numbers half the log of their squared errors."""
     held_out: Bool[Array, "*members rows"]
     """Which rows each member never trained on."""
     rounds: Int[Array, "*members"]
