@@ -2,16 +2,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types format clean
+.PHONY: demo test crash lint types format clean
 
 ## MARCO on the riddle: 2,000 real steps, the rest in the model; a table and a figure at the end.
 demo: $(VENV)/runtime
 	rm -rf runs/demo
-	$(BIN)/marco train switch --out runs/demo
+	$(BIN)/marco train switch --out runs/demo --change restarts=1 final_updates=1500
 
 ## Everything a change must pass.
 test: lint types
 	$(BIN)/pytest -n 2
+
+## A run killed twenty times at random moments; minutes.
+crash: $(VENV)/dev
+	MARCO_CRASH=1 $(BIN)/pytest tests/test_algorithm.py -k killed
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

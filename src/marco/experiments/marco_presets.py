@@ -57,10 +57,10 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
 
 
 def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoSettings:
-    """Few samples, collected in eight chunks; the best of several teams trained in the last model."""
+    """Few samples, collected in four chunks; the best of several teams trained in the last model."""
     numbers = any(isinstance(feature, Continuous) for feature in spec.state)
     total = (20_000 if numbers else 2_000) if samples is None else samples
-    chunk = max(1, total // 8)
+    chunk = max(1, total // 4)
     team = make_learner("default", spec, learner)
     return MarcoSettings(
         samples=total,
@@ -70,8 +70,8 @@ def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> Ma
         explorer=_explorer(),
         model=model_settings("default", spec),
         explorer_steps=30_000,
-        final_updates=3_000,
-        restarts=1 if isinstance(team, MAPPO) else 4,
+        final_updates=3_000 if isinstance(team, MAPPO) else 2_000,
+        restarts=1 if isinstance(team, MAPPO) else 3,
     )
 
 
