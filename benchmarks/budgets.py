@@ -1,6 +1,6 @@
 """What MARCO reaches on a budget of real samples, all seeds at once, and where the time goes.
 
-    python benchmarks/marco.py WORLD [--preset default] [--samples N] [--seeds 10] [--change name=value ...]
+    python benchmarks/budgets.py WORLD [--preset default] [--samples N] [--seeds 10] [--change name=value ...]
 
 Real returns are exact where chance can be enumerated, else means over 2,000 test episodes, counted apart.
 """
