@@ -3,13 +3,14 @@
 import sys
 from pathlib import Path
 
-from marco.algorithm import Marco, MarcoSettings
+from marco.algorithm import Marco
 from marco.dataset import Dataset
 from marco.environments.switch import Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.learners.q_learning import QLearner
 from marco.model.fit import FitSettings, ModelSettings
 from marco.model.predictors import PredictorSettings
+from marco.plan import MarcoSettings
 
 WORLD = Switch(agents=2, horizon=3)
 ONE = PredictorSettings("factored", (8,), 1)

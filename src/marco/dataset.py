@@ -5,14 +5,13 @@ data/chunk-000000.npz, chunk-000001.npz, ... hold the fields of an Episode, with
 padding. A sample is a step with `mask` True: their number is the samples used so far.
 """
 
-import os
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import jax
 import numpy as np
 
+from marco.files import load_arrays, save_arrays
 from marco.types import Episode, Spec
 
 
@@ -23,6 +22,7 @@ class Dataset:
         self.folder, self.spec, self.seeds = folder, spec, seeds
         folder.mkdir(parents=True, exist_ok=True)
         self._chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
+        self._samples: np.ndarray = sum(map(_steps, self._chunks), np.zeros(seeds, int))
         expected = [f"chunk-{index:06d}.npz" for index in range(len(self._chunks))]
         # A write that never finished leaves a hidden file: nothing was learned from it.
         found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
@@ -38,31 +38,15 @@ class Dataset:
     @property
     def samples(self) -> np.ndarray:
         """Real steps so far, of each seed."""
-        total = np.zeros(self.seeds, int)
-        for chunk in self._chunks:
-            total += np.asarray(chunk.mask).sum((1, 2))
-        return total
+        return self._samples
 
     def append(self, episodes: Episode) -> None:
         """Write a chunk (axes seeds T B); when this returns it is on the disk."""
         chunk: Episode = jax.tree.map(np.asarray, episodes)
         path = self.folder / f"chunk-{len(self._chunks):06d}.npz"
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(file, **chunk._asdict())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise OSError(
-                f"{path} could not be written: {error.strerror}. Nothing before it is lost."
-            ) from error
-        temporary.replace(path)
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        save_arrays(path, chunk._asdict())
         self._chunks.append(chunk)
+        self._samples = self._samples + _steps(chunk)
 
     def episodes(self, seed: int, samples: int | None = None) -> Episode:
         """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps."""
@@ -81,11 +65,10 @@ class Dataset:
         return Episode(*joined)
 
     def _read(self, path: Path) -> Episode:
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                chunk = Episode(**{name: archive[name] for name in Episode._fields})
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
-            raise ValueError(f"{path} is damaged or no chunk of real episodes: {error}") from error
+        arrays = load_arrays(path)
+        if set(arrays) != set(Episode._fields):
+            raise ValueError(f"{path} is no chunk of real episodes: it holds {', '.join(arrays)}.")
+        chunk = Episode(**arrays)
         spec = self.spec
         needed = (self.seeds, spec.horizon + 1, spec.state_width)
         shape = np.asarray(chunk.state).shape
@@ -95,3 +78,8 @@ class Dataset:
                 f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
             )
         return chunk
+
+
+def _steps(chunk: Episode) -> np.ndarray:
+    """The real steps in a chunk, of each seed."""
+    return np.asarray(chunk.mask).sum((1, 2))

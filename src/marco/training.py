@@ -1,5 +1,6 @@
 """The one loop of all learners in all worlds, true or learned: play, learn, repeat."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,15 +43,9 @@ def train(
     seeds are one more `vmap`. Randomness depends on the key and on the updates done so far, so that a
     training cut in two ends as one in a piece does.
     """
-
-    def one_update(_: Array, carry: tuple[TrainingState, Metrics]) -> tuple[TrainingState, Metrics]:
-        state, sums = carry
-        state, metrics = _update(jax.random.fold_in(key, state.updates), env, learner, state)
-        return state, jax.tree.map(jnp.add, sums, metrics)
-
-    shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
-    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    state, sums = jax.lax.fori_loop(0, updates, one_update, (state, nothing))
+    one_more, nothing = _updating(key, env, learner, state)
+    # A number of updates that all seeds share: none of them has to wait, or be copied, for another.
+    state, sums = jax.lax.fori_loop(0, updates, lambda _, carry: one_more(carry), (state, nothing))
     return state, jax.tree.map(lambda total: total / jnp.maximum(updates, 1), sums)
 
 
@@ -64,15 +59,8 @@ def train_steps(
 ) -> tuple[TrainingState, Metrics]:
     """`train`, until at least so many more steps were taken in the world."""
     target, first = state.samples + steps, state.updates
-
-    def one_update(carry: tuple[TrainingState, Metrics]) -> tuple[TrainingState, Metrics]:
-        state, sums = carry
-        state, metrics = _update(jax.random.fold_in(key, state.updates), env, learner, state)
-        return state, jax.tree.map(jnp.add, sums, metrics)
-
-    shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
-    nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-    state, sums = jax.lax.while_loop(lambda carry: carry[0].samples < target, one_update, (state, nothing))
+    one_more, nothing = _updating(key, env, learner, state)
+    state, sums = jax.lax.while_loop(lambda carry: carry[0].samples < target, one_more, (state, nothing))
     return state, jax.tree.map(lambda total: total / jnp.maximum(state.updates - first, 1), sums)
 
 
@@ -92,6 +80,24 @@ def train_in_host(
         state, metrics = _learn(key_learn, learner, state, episodes)
         seen.append(metrics)
     return state, jax.tree.map(lambda *values: jnp.stack(values).mean(), *seen)
+
+
+Carry = tuple[TrainingState, Metrics]
+"""Where training stands, and the sums of what was seen on the way."""
+
+
+def _updating(
+    key: PRNGKeyArray, env: Environment[Any], learner: Learner, state: TrainingState
+) -> tuple[Callable[[Carry], Carry], Metrics]:
+    """One more update, as the body of a loop; and sums of nothing, to begin with."""
+
+    def one_more(carry: Carry) -> Carry:
+        state, sums = carry
+        state, metrics = _update(jax.random.fold_in(key, state.updates), env, learner, state)
+        return state, jax.tree.map(jnp.add, sums, metrics)
+
+    shapes = jax.eval_shape(lambda s: _update(key, env, learner, s)[1], state)
+    return one_more, jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
 
 def _update(

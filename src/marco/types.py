@@ -190,6 +190,11 @@ class Spec:
         return total_width(self.state)
 
     @cached_property
+    def state_has_numbers(self) -> bool:
+        """Whether any feature of the state is continuous."""
+        return any(isinstance(feature, Continuous) for feature in self.state)
+
+    @cached_property
     def actions_exist(self) -> Bool[np.ndarray, "N A"]:
         """Which of the padded actions each agent has at all."""
         counts = np.array([agent.num_actions for agent in self.agents])

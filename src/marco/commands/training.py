@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import numpy as np
 import tyro
+from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from marco.commands.common import cell, console, parse_settings
@@ -18,7 +19,7 @@ from marco.experiments.marco_run import MarcoRun, Stopped
 from marco.experiments.model_free import ModelFree
 from marco.experiments.plots import run_figure
 from marco.experiments.presets import LearnerName, Preset, make_learner
-from marco.experiments.progress import MarcoProgress, TrainingProgress
+from marco.experiments.progress import MarcoProgress, TrainingProgress, live_bar
 from marco.experiments.runs import append_metrics, create_run, save_policy
 from marco.learners.learner import Learner
 from marco.learners.q_learning import QLearner
@@ -118,7 +119,8 @@ class Train:
         console.print(f"The team is in {out}: marco evaluate {out}")
 
     def _follow(self, training: ModelFree, out: Path) -> None:
-        with TrainingProgress(console, training.samples) as progress:
+        with live_bar(console, training.samples, TimeRemainingColumn()) as update:
+            progress = TrainingProgress(console, training.samples, update)
             for evaluation, policies in training.run():
                 epsilon = _epsilon(training.learner, evaluation.samples)
                 append_metrics(out, evaluation._asdict() | {"epsilon": epsilon})
@@ -144,7 +146,9 @@ class Resume:
 def follow(run: MarcoRun) -> None:
     """Run to the end, saying what happens; show what came of it."""
     try:
-        with MarcoProgress(console, run.settings) as progress:
+        samples = run.settings.samples
+        with live_bar(console, samples, TimeElapsedColumn()) as update:
+            progress = MarcoProgress(console, samples, update)
             for event in run.follow():
                 progress.show(event)
     except Stopped:

@@ -2,19 +2,18 @@
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from marco.algorithm import Event, MarcoState
-from marco.experiments.runs import append_metrics, write_atomically
+from marco.experiments.runs import append_metrics
+from marco.files import load_arrays, save_arrays, write_atomically
 
 FORMAT = 1
 """The version of the checkpoint's format."""
@@ -54,28 +53,17 @@ class RunJournal:
         facts = {"format": FORMAT, "step": step, "leaves": len(leaves)}
         # What is all zeros, as an empty replay is, need not be written.
         arrays = {f"leaf-{i}": leaf if leaf.any() else leaf.ravel()[:0] for i, leaf in enumerate(leaves)}
-        temporary = self._file.with_name(f".{self._file.name}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(file, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            why = f"{error.strerror}. No sample is lost: make room, and resume."
-            raise OSError(f"{self._file} could not be written: {why}") from error
-        temporary.replace(self._file)
+        save_arrays(self._file, {"facts": np.array(json.dumps(facts)), **arrays})
         self.latest = step
 
     def _open(self) -> dict[str, Any]:
         try:
-            with np.load(self._file, allow_pickle=False) as archive:
-                arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
+            arrays = load_arrays(self._file)
             arrays["facts"] = json.loads(str(arrays["facts"]))
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
+        except (ValueError, KeyError) as error:
             raise ValueError(
-                f"{self._file} is damaged: {error}. Delete it, and resume: all samples are kept, and what "
-                "was learned from them is learned again."
+                f"{error}. Delete {self._file}, and resume: all samples are kept, and what was learned from "
+                "them is learned again."
             ) from error
         if arrays["facts"].get("format") != FORMAT:
             raise ValueError(f"{self._file} has another format than this MARCO reads: delete it, and resume.")

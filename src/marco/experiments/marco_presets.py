@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from marco.algorithm import MarcoSettings
 from marco.experiments.presets import LearnerName, make_learner, model_settings
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
-from marco.types import Continuous, Spec
+from marco.plan import MarcoSettings
+from marco.types import Spec
 
 MarcoPreset = Literal["default", "paper"]
 
@@ -39,7 +39,7 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
     chunk, total = (5_000, 10_000) if small else (10_000, 50_000)
     total = total if samples is None else samples
     chunk = min(chunk, total)
-    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    numbers = spec.state_has_numbers
     team = make_learner("paper", spec, learner)
     explorer = QLearner("qmix" if numbers else "vdn")
     return MarcoSettings(
@@ -58,7 +58,7 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
 
 def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoSettings:
     """Few samples, collected in four chunks; the best of several teams trained in the last model."""
-    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    numbers = spec.state_has_numbers
     total = (20_000 if numbers else 2_000) if samples is None else samples
     chunk = max(1, total // 4)
     team = make_learner("default", spec, learner)

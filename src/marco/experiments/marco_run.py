@@ -14,6 +14,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from marco.algorithm import Event, Marco, MarcoSettings, MarcoState
+from marco.algorithm import Event, Marco, MarcoState
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, HostWorld
 from marco.environments.worlds import make, optimum
@@ -29,8 +30,10 @@ from marco.experiments.journal import RunJournal, alone
 from marco.experiments.marco_presets import MarcoPreset, marco_settings
 from marco.experiments.model_free import judge
 from marco.experiments.presets import LearnerName
-from marco.experiments.runs import create_run, read_config, save_policy, write_atomically
+from marco.experiments.runs import create_run, read_config, save_policy
 from marco.experiments.seeds import policy_of_seed
+from marco.files import write_atomically
+from marco.plan import MarcoSettings
 
 
 class Stopped(Exception):  # noqa: N818  (not an error)
@@ -75,15 +78,19 @@ class MarcoRun:
             )
         return run
 
-    @property
+    @cached_property
+    def true_world(self) -> Environment[Any] | HostWorld:
+        """The world itself, made once: a simulator may be slow to start."""
+        return make(self.world, **self.world_settings)
+
+    @cached_property
     def settings(self) -> MarcoSettings:
         """The letters of Algorithm 1."""
-        spec = make(self.world, **self.world_settings).spec
-        return marco_settings(self.preset, spec, self.samples, self.learner, **self.changes)
+        return marco_settings(self.preset, self.true_world.spec, self.samples, self.learner, **self.changes)
 
     def create(self) -> None:
         """Make the folder; nothing is compiled or played before all settings are found good."""
-        settings, world = self.settings, make(self.world, **self.world_settings)
+        settings, world = self.settings, self.true_world
         if not isinstance(world, Environment) and len(self.seeds) > 1:
             raise ValueError(
                 f"{world.spec.name} is no JAX world and runs one seed at a time, got seeds "
@@ -105,7 +112,7 @@ class MarcoRun:
 
     def follow(self) -> Iterator[Event]:
         """Run, or go on, to the end; the teams and what they are worth are then in the folder."""
-        world = make(self.world, **self.world_settings)
+        world = self.true_world
         with alone(self.out), _stopping() as stop:
             dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
             marco = Marco(world, self.settings, self.seeds, dataset, RunJournal(self.out))

@@ -4,16 +4,14 @@ from functools import partial
 
 import jax
 
-from marco.algorithm import seed_key
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, FiniteEnvironment
-from marco.environments.worlds import make
 from marco.experiments.marco_run import MarcoRun
-from marco.model.likelihoods import Layout
 from marco.model.open_loop import open_loop_error
 from marco.model.report import ModelReport, model_report
 from marco.model.rivals import fit_data, models_of, view_and_gather
 from marco.model.truth import reachable_pairs
+from marco.over_seeds import seed_key
 from marco.rollout import RandomPolicy
 
 TEST_EPISODES = 100
@@ -27,7 +25,7 @@ def run_model_report(run: MarcoRun, seed: int) -> ModelReport:
     """
     if seed not in run.seeds:
         raise ValueError(f"{run.out} has no seed {seed}: it has {', '.join(map(str, run.seeds))}.")
-    world, settings = make(run.world, **run.world_settings), run.settings
+    world, settings = run.true_world, run.settings
     dataset = Dataset(run.out / "data", world.spec, len(run.seeds))
     reached = [target for target in settings.schedule if target <= dataset.samples.min()]
     if not reached:
@@ -37,7 +35,7 @@ def run_model_report(run: MarcoRun, seed: int) -> ModelReport:
     fit = jax.jit(partial(fit_data, kind=settings.kind, spec=world.spec, settings=settings.model))
     learned, fits = fit(seed_key(seed, len(reached) - 1, 2), data=data)
     model = models_of(learned)[0]
-    numbers, central = bool(Layout(model.spec.state).num_values), settings.kind == "centralised"
+    numbers, central = model.spec.state_has_numbers, settings.kind == "centralised"
     pairs = None
     if isinstance(world, FiniteEnvironment) and central and not numbers:
         pairs = reachable_pairs(world)

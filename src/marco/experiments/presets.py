@@ -8,7 +8,7 @@ from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
 from marco.model.fit import FitSettings, ModelSettings
 from marco.model.predictors import PredictorSettings
-from marco.types import Continuous, Spec
+from marco.types import Spec
 
 LearnerName = Literal["iql", "vdn", "qmix", "mappo"]
 Preset = Literal["default", "frugal", "paper"]
@@ -53,7 +53,7 @@ def default_recipe(spec: Spec, name: LearnerName | None = None) -> Recipe:
 
 def model_settings(preset: Preset, spec: Spec) -> ModelSettings:
     """The networks of the model, and how they are trained, in a preset."""
-    numbers = any(isinstance(feature, Continuous) for feature in spec.state)
+    numbers = spec.state_has_numbers
     return _paper_model(numbers) if preset == "paper" else _default_model(numbers)
 
 
@@ -80,7 +80,7 @@ def _default_model(numbers: bool) -> ModelSettings:
 
 def _own_choice(spec: Spec, discrete: LearnerName) -> LearnerName:
     """Policy gradients solve `reference` many times as fast as Q-learning, and get stuck in the riddle."""
-    return "mappo" if any(isinstance(feature, Continuous) for feature in spec.state) else discrete
+    return "mappo" if spec.state_has_numbers else discrete
 
 
 def _paper(name: LearnerName) -> Learner:

@@ -1,40 +1,36 @@
 """What a run shows while it runs: a live line in a terminal, plain lines elsewhere."""
 
 import time
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
-from marco.algorithm import Event, MarcoSettings
+from marco.algorithm import Event
 from marco.experiments.model_free import Evaluation
+
+Update = Callable[[int, str], None]
+"""Moves the bar: to so many samples, with these words."""
+
+
+@contextmanager
+def live_bar(console: Console, samples: int, clock: ProgressColumn) -> Iterator[Update]:
+    """A bar of samples in a terminal; nothing elsewhere."""
+    columns = (TextColumn("{task.completed:,.0f} of {task.total:,.0f} samples"), BarColumn())
+    status = TextColumn("{task.fields[status]}")
+    with Progress(*columns, status, clock, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("train", total=samples, status="compiling")
+        yield lambda done, words: bar.update(task, completed=done, status=words)
 
 
 class TrainingProgress:
     """Follows a training from evaluation to evaluation."""
 
-    def __init__(self, console: Console, samples: int) -> None:
-        self._console, self._samples = console, samples
+    def __init__(self, console: Console, samples: int, update: Update) -> None:
+        self._console, self._samples, self._update = console, samples, update
         self._before = (0.0, 0)
-        self._bar = Progress(
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} samples"),
-            BarColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("train", total=samples, status="compiling")
-
-    def __enter__(self) -> "TrainingProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def show(self, evaluation: Evaluation, epsilon: float | None) -> None:
         """One more evaluation."""
@@ -47,7 +43,7 @@ class TrainingProgress:
             parts.append(f"epsilon {epsilon:.2f}")
         parts.append(f"{rate:,.0f} samples/s")
         status = ", ".join(parts)
-        self._bar.update(self._task, completed=done, status=status)
+        self._update(done, status)
         if not self._console.is_terminal:
             left = seconds / max(done - before, 1) * (self._samples - done)
             line = f"{done:,} of {self._samples:,} samples: {status}, {left:.0f} s left"
@@ -57,28 +53,9 @@ class TrainingProgress:
 class MarcoProgress:
     """Follows a run of MARCO from phase to phase."""
 
-    def __init__(self, console: Console, settings: MarcoSettings) -> None:
-        self._console, self._settings = console, settings
-        self._start = self._before = time.perf_counter()
-        self._fits = 0
-        self._bar = Progress(
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} real samples"),
-            BarColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("marco", total=settings.samples, status="collect")
-
-    def __enter__(self) -> "MarcoProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+    def __init__(self, console: Console, samples: int, update: Update) -> None:
+        self._console, self._samples, self._update = console, samples, update
+        self._before = time.perf_counter()
 
     def show(self, event: Event) -> None:
         """One more phase is over."""
@@ -86,13 +63,12 @@ class MarcoProgress:
         seconds, self._before = now - self._before, now
         if event.phase in ("done", "team") and not event.numbers:
             return
-        self._bar.update(self._task, completed=event.samples, status=NEXT[event.phase])
+        self._update(event.samples, NEXT[event.phase])
         told = ", ".join(
             f"{name.replace('_', ' ')} {spread(values)}" for name, values in event.numbers.items()
         )
         self._console.print(
-            f"{event.samples:,} of {self._settings.samples:,} real samples, {event.phase}: {told} "
-            f"({seconds:.1f} s)",
+            f"{event.samples:,} of {self._samples:,} real samples, {event.phase}: {told} ({seconds:.1f} s)",
             soft_wrap=True,
         )
 

@@ -18,6 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from marco.files import save_arrays, write_atomically
 from marco.learners.learner import Learner, RecurrentPolicy
 from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork, head_table
 from marco.policy import FORMAT
@@ -88,10 +89,7 @@ def save_policy(path: Path, policy: RecurrentPolicy) -> None:
         arrays |= {name: np.asarray(layer.weight), f"{name}_bias": np.asarray(layer.bias)}
     arrays["table"] = head_table(spec, team.factored)
     arrays["sizes"] = np.array([spec.observation_width, spec.num_actions, spec.num_agents])
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        np.savez(file, **arrays)
-        _settle(file.fileno(), temporary, path)
+    save_arrays(path, arrays)
 
 
 def load_policy(path: Path, spec: Spec) -> RecurrentPolicy:
@@ -106,16 +104,3 @@ def load_policy(path: Path, spec: Spec) -> RecurrentPolicy:
         raise ValueError(f"{path} was trained in a world of another shape than {spec.name}.")
     network = RecurrentNetwork(layers["encoder"], GRU(layers["input"], layers["memory"]), layers["head"])
     return RecurrentPolicy(TeamNetwork(network, spec, facts["shared"], facts["factored"]))
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole, or not at all, whatever happens."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        _settle(file.fileno(), temporary, path)
-
-
-def _settle(descriptor: int, temporary: Path, path: Path) -> None:
-    os.fsync(descriptor)
-    temporary.replace(path)

@@ -51,7 +51,7 @@ def disagreement(kind: BonusName, prediction: Prediction, varies: Array) -> Floa
         case "variance":
             classes, numbers = _variance(probability), _variance(mean)
         case "deviation":
-            classes, numbers = _root(_variance(probability)), _root(_variance(mean))
+            classes, numbers = jnp.sqrt(_variance(probability)), jnp.sqrt(_variance(mean))
         case "information":
             classes = _class_information(prediction.log_probability)
             numbers = _gaussian_information(prediction)
@@ -69,10 +69,6 @@ def _predictions(component: Component, x: Array, shown: Array | None) -> Predict
 def _variance(members: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
     apart = members - members[0]
     return jnp.mean(jnp.square(apart - jnp.mean(apart, axis=0)), axis=0)
-
-
-def _root(variance: Float[Array, "*rest"]) -> Float[Array, "*rest"]:
-    return jnp.sqrt(variance)
 
 
 def _class_information(log_probability: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:

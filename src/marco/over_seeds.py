@@ -1,0 +1,151 @@
+"""What Algorithm 1 does, for all seeds at once: each function is a `vmap` of one that treats one seed."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
+
+from marco.environments.environment import Environment
+from marco.exploration import ExplorationEnvironment, exploration_spec
+from marco.learners.learner import Learner
+from marco.model.rivals import fit_data
+from marco.model.uncertainty import BonusName
+from marco.plan import MarcoSettings
+from marco.rollout import Policy, rollout, rollouts
+from marco.training import TrainingState, begin, train, train_best, train_steps
+from marco.types import Episode, Spec
+
+
+def seed_key(seed: int, *path: int) -> PRNGKeyArray:
+    """A key for one use: what happens depends on the seed and the place in the run alone."""
+    key = jax.random.key(seed)
+    for number in path:
+        key = jax.random.fold_in(key, number)
+    return key
+
+
+def limits_of_batch(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:
+    """How many steps each episode of a batch may take, so that all together take no more than are missing."""
+    width = max(1, chunk // spec.horizon)
+    whole = min(width, missing // spec.horizon)
+    limits = np.where(np.arange(width) < whole, spec.horizon, 0)
+    if whole == 0:
+        limits[0] = max(missing, 0)
+    return limits.astype(np.int32)
+
+
+def stacked(rows: list[Any]) -> Any:
+    """The rows of all seeds, seeds first: if rewards are numbers for one of them, they are for all."""
+    few = [all(data.reward_values.size for data in one) for one in zip(*rows, strict=True)]
+    alike = [
+        tuple(
+            data if discrete else data._replace(reward_values=jnp.zeros(0))
+            for data, discrete in zip(row, few, strict=True)
+        )
+        for row in rows
+    ]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike)
+
+
+@partial(jax.jit, static_argnames=("team", "explorer", "spec"))
+def begin_both(
+    keys: Key[Array, " seeds"], team: Learner, explorer: Learner, spec: Spec
+) -> tuple[TrainingState, TrainingState]:
+    """A team and an exploration policy that have learned nothing."""
+
+    def one(key: PRNGKeyArray) -> tuple[TrainingState, TrainingState]:
+        key_team, key_explorer = jax.random.split(key)
+        return begin(key_team, team, spec), begin(key_explorer, explorer, exploration_spec(spec))
+
+    return jax.vmap(one)(keys)
+
+
+@jax.jit
+def play_batch(
+    keys: Key[Array, " seeds"], world: Environment[Any], policies: Policy, limits: Int[Array, "seeds B"]
+) -> Episode:
+    """A batch of real episodes for each seed (axes seeds T B), each no longer than its limit."""
+
+    def one(key: PRNGKeyArray, policy: Policy, limits: Int[Array, " B"]) -> Episode:
+        keys = jax.random.split(key, limits.shape[0])
+        return jax.vmap(rollout, in_axes=(0, None, None, 0), out_axes=1)(keys, world, policy, limits)
+
+    return jax.vmap(one)(keys, policies, limits)
+
+
+@partial(jax.jit, static_argnames=("settings", "spec", "known"))
+def fit_models(
+    keys: Key[Array, " seeds"], data: Any, settings: MarcoSettings, spec: Spec, known: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """A model of each seed's data, and how its training went."""
+
+    def one(key: PRNGKeyArray, rows: Any) -> tuple[Any, Any]:
+        given = dict(known) or None
+        return fit_data(key, settings.kind, spec, rows, settings.model, given, settings.member_per)
+
+    return jax.vmap(one)(keys, data)
+
+
+@partial(jax.jit, static_argnames=("learner", "spec"))
+def train_on_for(
+    keys: Key[Array, " seeds"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    steps: Int[ArrayLike, ""],
+    spec: Spec,
+) -> tuple[TrainingState, dict[str, Array]]:
+    """Train on in a new model: what was learned is kept, old episodes are not."""
+
+    def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState) -> Any:
+        state = state._replace(learner=learner.forget(state.learner, spec))
+        return train_steps(key, world, learner, state, steps)
+
+    return jax.vmap(one)(keys, worlds, states)
+
+
+@partial(jax.jit, static_argnames=("learner", "restarts"))
+def train_best_of(
+    keys: Key[Array, " seeds"],
+    worlds: Environment[Any],
+    learner: Learner,
+    updates: Int[ArrayLike, ""],
+    restarts: int,
+) -> tuple[TrainingState, Float[Array, " seeds"]]:
+    """The best of several teams trained from scratch, and what it is worth in the model."""
+
+    def one(key: PRNGKeyArray, world: Environment[Any]) -> tuple[TrainingState, Array]:
+        best = train_best(key, world, learner, updates, restarts)
+        return best.state, best.values.max()
+
+    return jax.vmap(one)(keys, worlds)
+
+
+@partial(jax.jit, static_argnames=("learner", "spec"))
+def train_on(
+    keys: Key[Array, " seeds"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    updates: Int[ArrayLike, ""],
+    spec: Spec,
+) -> tuple[TrainingState, Float[Array, " seeds"]]:
+    """The team that was trained all along, trained on, and what it is worth in the model."""
+
+    def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState) -> tuple[TrainingState, Array]:
+        key_train, key_judge = jax.random.split(key)
+        state = state._replace(learner=learner.forget(state.learner, spec))
+        state, _ = train(key_train, world, learner, state, updates)
+        judged = rollouts(key_judge, world, learner.greedy(state.learner), 4_096)
+        return state, judged.undiscounted_return.mean()
+
+    return jax.vmap(one)(keys, worlds, states)
+
+
+@partial(jax.jit, static_argnames="bonus")
+def exploration_worlds(worlds: Environment[Any], lam: Float[ArrayLike, ""], bonus: BonusName) -> Any:
+    """The models as worlds to explore."""
+    return jax.vmap(lambda world: ExplorationEnvironment(world, jnp.float32(lam), bonus))(worlds)

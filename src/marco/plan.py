@@ -1,0 +1,67 @@
+"""The settings of Algorithm 1."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from marco.learners.learner import Learner
+from marco.model.fit import ModelSettings
+from marco.model.learned import MemberPer
+from marco.model.rivals import ModelKind
+from marco.model.uncertainty import BonusName
+
+Collector = Literal["explorer", "team", "random"]
+
+
+@dataclass(frozen=True)
+class MarcoSettings:
+    """The letters of Algorithm 1, and how long each of its lines goes on."""
+
+    samples: int
+    """The budget: real steps per seed. Never one more is taken."""
+    first: int
+    """Samples of the first chunk, collected at random."""
+    chunk: int
+    """Samples of each later chunk."""
+    team: Learner
+    explorer: Learner
+    model: ModelSettings
+    kind: ModelKind = "centralised"
+    member_per: MemberPer = "step"
+    collector: Collector = "explorer"
+    """Who collects the later chunks: the exploration policy, or, to see what it is good for, another."""
+    epsilon: float = 0.1
+    """The share of random actions in collection."""
+    lam: float = 2.0
+    """lambda: the weight of what the ensemble disagrees on."""
+    bonus: BonusName = "variance"
+    explorer_steps: int = 100_000
+    """Model steps for the exploration policy after every refit."""
+    warm_explorer: bool = True
+    """Whether the exploration policy goes on from what it was before the refit."""
+    team_steps: int = 0
+    """Model steps for the team after every refit, before the last."""
+    final_updates: int = 3_000
+    """Updates of the team in the last model."""
+    restarts: int = 1
+    """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
+
+    0: the team that was trained all along is trained on."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.samples:
+            raise ValueError(f"first={self.first} must be from 1 to the budget of {self.samples} samples.")
+        for name in ("chunk", "final_updates"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("explorer_steps", "team_steps", "restarts", "lam"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if not 0.0 <= self.epsilon <= 1.0:
+            raise ValueError(f"epsilon must be between 0 and 1, got {self.epsilon}.")
+        if self.collector == "team" and self.team_steps == 0:
+            raise ValueError("collector='team' needs a team that learns on the way: give team_steps.")
+
+    @property
+    def schedule(self) -> tuple[int, ...]:
+        """How many samples there are to be at each fit of the model."""
+        return (*range(self.first, self.samples, self.chunk), self.samples)
