@@ -1,6 +1,7 @@
 """Algorithm 1 on a tiny riddle: its order, its budget, and going on after a stop at any phase."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, train_restarts, train_until_all
 from marco.pieces import train_for, train_restarts_for
-from tiny_run import KNOWN, SEEDS, TINY, WORLD, begin, phases, settings
+from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,30 @@ def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
     theirs = Dataset(whole[0] / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     ours = Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     np.testing.assert_array_equal(ours.actions, theirs.actions)  # the first chunk is random in both
+
+
+@pytest.mark.parametrize(
+    ("changes", "phase", "number"),
+    [
+        ({"collector": "team", "team_steps": 8, "restarts": 0}, "team", "imagined_return"),
+        ({"lam": 0.0, "bonus": "deviation", "member_per": "episode"}, "explore", "exploration_return"),
+        ({"bonus": "information", "warm_explorer": False}, "collect", "uncertainty"),
+        ({"kind": "joint-observation"}, "collect", "uncertainty"),
+        ({"kind": "decentralised"}, "collect", "uncertainty"),
+    ],
+)
+def test_the_variants_run_to_their_end(tmp_path, changes, phase, number):
+    """No exploration policy, lambda 0, every bonus, known components, the rivals, members per episode."""
+    known = () if "kind" in changes else KNOWN
+    events = [
+        event for event, _ in phases(begin(tmp_path, replace(QUICK, **changes), seeds=(3,), known=known))
+    ]
+    assert [event.phase for event in events][-2:] == ["finish", "done"]
+    assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [50]
+    told = [event.numbers[number] for event in events if event.phase == phase and number in event.numbers]
+    assert len(told) == 2
+    assert np.isfinite(told).all()
+    assert ("exploration_return" in events[3].numbers) == (changes.get("collector") != "team")
 
 
 def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_state(whole):

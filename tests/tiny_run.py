@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from marco.algorithm import Marco
@@ -14,10 +15,11 @@ from marco.dataset import Dataset
 from marco.environments.switch import NONE, TELL, Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.learners.q_learning import QLearner
+from marco.logged import LoggedEpisode
 from marco.model.fit import FitSettings, ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.plan import MarcoSettings
-from marco.rollout import Policy
+from marco.rollout import Policy, RandomPolicy, rollouts
 
 WORLD = Switch(agents=2, horizon=3)
 ONE = PredictorSettings("factored", (8,), 1)
@@ -40,6 +42,22 @@ def begin(folder, plan, world=WORLD, seeds=SEEDS, known=()):
 def phases(run):
     """The ends of a run's phases, with what had been learned by then."""
     return ((event, state) for event, state in run.run() if event.over)
+
+
+def logged_episodes(steps):
+    """Real episodes of the tiny riddle, of so many steps in all."""
+    played, found = rollouts(jax.random.key(9), WORLD, RandomPolicy(), steps), []
+    while steps:
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[:, len(found)], played)
+        length = min(steps, int(one.mask.sum()))
+        shown = (leaf[: length + 1] for leaf in (one.observation, one.state, one.available))
+        observation, state, available = shown
+        ended = bool(one.terminated[:length].any())
+        found.append(
+            LoggedEpisode(observation, state, one.actions[:length], one.reward[:length], ended, available)
+        )
+        steps -= length
+    return found
 
 
 def _told(s, a, following):

@@ -20,19 +20,25 @@ from marco.experiments import marco_run
 from marco.experiments.marco_progress import MarcoProgress
 from marco.experiments.tensorboard import TensorBoard
 from marco.experiments.time_left import TimeLeft
-from tiny_run import KNOWN, WORLD, settings
+from marco.logged import write_logged
+from tiny_run import KNOWN, WORLD, logged_episodes, settings
 
 TRAIN = ("train", "switch", "--set", "agents=2", "horizon=3", "--seed", "3")
 
 
 @pytest.fixture
-def tiny(monkeypatch):
-    """The preset of these tests: tiny networks, and all known but the dynamics."""
+def tiny_networks(monkeypatch):
+    """The preset of these tests."""
 
     def preset(preset, spec, samples, learner, **changes):
         return settings(**({} if samples is None else {"samples": samples}), **changes)
 
     monkeypatch.setattr(marco_run, "marco_settings", preset)
+
+
+@pytest.fixture
+def tiny(tiny_networks, monkeypatch):
+    """The tiny riddle, all known but its dynamics."""
     monkeypatch.setattr(marco_run, "Marco", partial(Marco, known=KNOWN))
 
 
@@ -78,11 +84,8 @@ def test_a_run_tells_each_phase_draws_its_figure_and_writes_for_tensorboard(
     assert (status, len(rows_of(folder))) == (0, 11)
 
 
-@pytest.mark.parametrize(("phase", "share"), [("collect", 1.0), ("explore", 0.5), ("finish", 0.0)])
-def test_the_first_ctrl_c_stops_soon_with_130_and_the_run_goes_on(
-    tiny, run, tmp_path, monkeypatch, reference_team, phase, share
-):
-    folder = tmp_path / "run"
+def interrupt(patch, phase, share):
+    """Ctrl-C as a phase stands there."""
     plainly = MarcoProgress.show
 
     def show_and_stop(self, event):
@@ -91,8 +94,16 @@ def test_the_first_ctrl_c_stops_soon_with_130_and_the_run_goes_on(
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.5)
 
+    patch.setattr(MarcoProgress, "show", show_and_stop)
+
+
+@pytest.mark.parametrize(("phase", "share"), [("collect", 1.0), ("explore", 0.5), ("finish", 0.0)])
+def test_the_first_ctrl_c_stops_soon_with_130_and_the_run_goes_on(
+    tiny, run, tmp_path, monkeypatch, reference_team, phase, share
+):
+    folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(MarcoProgress, "show", show_and_stop)
+        interrupt(patch, phase, share)
         out, _, status = run(*TRAIN, "--out", folder)
     assert status == 130
     assert "Ctrl-C again stops at once" in out
@@ -145,21 +156,44 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(
     assert same_team(folder, reference_team)
 
 
-def test_a_run_starts_from_the_data_of_another(tiny, run, tmp_path):
-    first, second, third = tmp_path / "first", tmp_path / "second", tmp_path / "third"
-    assert run(*TRAIN, "--out", first, "--samples", "20")[2] == 0
-    out, err, status = run(*TRAIN, "--out", second, "--data", first)
+def test_a_pettingzoo_world_from_end_to_end(tiny_networks, run, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    world = ("mpe2.simple_spread_v3:parallel_env", "--set", "N=2", "max_cycles=3", "--samples", "14")
+    changes = ("--change", "first=6", "chunk=8", "--episodes", "2")
+    with monkeypatch.context() as patch:
+        interrupt(patch, "collect", 0.5)  # between two of its episodes
+        assert run("train", *world, *changes, "--out", folder)[2] == 130
+    out, err, status = run("resume", folder)
     assert status == 0, err
-    assert "Of the real samples 20 were logged before this run" in out
-    ours, theirs = (Dataset(folder / "data", WORLD.spec, 1) for folder in (second, first))
-    np.testing.assert_array_equal(ours.episodes(0, 20).actions, theirs.episodes(0).actions)
-    assert ours.samples.tolist() == [50]
-    config = json.loads((second / "config.json").read_text())
-    assert config["logged"] == {"files": [str(first)], "samples": 20, "counts": True}
-    chunk = first / "data" / "chunk-000000.npz"
-    steps = Dataset(first / "data", WORLD.spec, 1).episodes(0, 1).mask.sum()
-    assert run(*TRAIN, "--out", third, "--data", chunk, "--no-data-counts")[2] == 0
-    assert Dataset(third / "data", WORLD.spec, 1).samples.tolist() == [50 + steps]
+    assert "more real steps were taken to judge the teams" in out
+    result = json.loads((folder / "result.json").read_text())
+    assert result["samples"] == [14]
+    assert [row["samples"] for row in rows_of(folder) if row["phase"] == "collect"] == [6, 14]
+    found = json.loads(run("evaluate", folder, "--json", "--episodes", "3")[0])
+    assert (found["exact"], found["seeds"][0]["episodes"], found["seeds"][0]["steps"]) == (None, 3, 9)
+    assert found["mean"] < 0.0
+    assert (folder / "figures" / "run.png").exists()
+
+
+@pytest.mark.parametrize(("samples", "flag"), [(50, "--data-counts"), (26, "--no-data-counts")])
+def test_a_run_starts_from_logged_data(tiny, run, tmp_path, samples, flag):
+    folder, log = tmp_path / "run", tmp_path / "log.npz"
+    episodes = logged_episodes(24)
+    write_logged(log, WORLD.spec, episodes)
+    out, err, status = run(*TRAIN, "--out", folder, "--samples", samples, "--data", log, flag)
+    assert status == 0, err
+    assert "Of the real samples 24 were logged before this run" in out
+    rows = [row["samples"] for row in rows_of(folder) if row["phase"] == "collect"]
+    assert rows == [24, 40, 50]  # the log is more than the first chunk of 20: nothing is collected at random
+    dataset = Dataset(folder / "data", WORLD.spec, 1)
+    assert dataset.samples.tolist() == [50]
+    for number, episode in enumerate(episodes):
+        steps = len(episode.actions)
+        np.testing.assert_array_equal(dataset.episodes(0).actions[:steps, number], episode.actions)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["logged"] == {"files": [str(log)], "samples": 24, "counts": flag == "--data-counts"}
+    log.unlink()
+    assert run("resume", folder)[2] == 0  # the folder needs nothing else
 
 
 @pytest.mark.parametrize(
