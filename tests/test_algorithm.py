@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 def whole(tmp_path_factory):
     """A run in one piece: its folder, its events and what it learned."""
     folder = tmp_path_factory.mktemp("whole")
-    events = list(phases(begin(folder, settings())))
+    events = list(phases(begin(folder, settings(), known=KNOWN)))
     return folder, [event for event, _ in events], events[-1][1]
 
 
@@ -58,11 +59,11 @@ def test_seeds_collect_different_episodes_and_learn_different_teams(whole):
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 9, 10, 11])
 def test_a_run_stopped_after_any_phase_ends_with_the_same_team_bit_for_bit(whole, tmp_path, stop):
     _, events, state = whole
-    run = phases(begin(tmp_path, settings()))
+    run = phases(begin(tmp_path, settings(), known=KNOWN))
     for _ in range(stop):
         next(run)
     run.close()
-    rest = list(phases(begin(tmp_path, settings())))
+    rest = list(phases(begin(tmp_path, settings(), known=KNOWN)))
     # Phases are done once; what was collected is told again until it has been learned from.
     told = stop - 1 if events[stop - 1].phase == "collect" else stop
     assert [event for event, _ in rest] == events[told:]
@@ -131,14 +132,14 @@ def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
     for name in ("chunk-000000.npz", "chunk-000001.npz"):
         (tmp_path / "data" / name).write_bytes((folder / "data" / name).read_bytes())
     (tmp_path / "data" / ".chunk-000002.npz.tmp").write_bytes(b"torn")
-    rest = list(phases(begin(tmp_path, settings())))
+    rest = list(phases(begin(tmp_path, settings(), known=KNOWN)))
     assert [event for event, _ in rest] == events
     for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(rest[-1][1]), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
-    events = list(phases(begin(tmp_path, settings(collector="random"))))
+    events = list(phases(begin(tmp_path, settings(collector="random"), known=KNOWN)))
     assert not any(event.numbers for event, _ in events if event.phase == "explore")
     theirs = Dataset(whole[0] / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     ours = Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
@@ -151,22 +152,27 @@ def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
         ({"collector": "team", "team_steps": 8, "restarts": 0}, "team", "imagined_return"),
         ({"lam": 0.0, "bonus": "deviation", "member_per": "episode"}, "explore", "exploration_return"),
         ({"bonus": "information", "warm_explorer": False}, "collect", "uncertainty"),
-        ({"kind": "joint-observation"}, "collect", "uncertainty"),
-        ({"kind": "decentralised"}, "collect", "uncertainty"),
     ],
 )
 def test_the_variants_run_to_their_end(tmp_path, changes, phase, number):
-    """No exploration policy, lambda 0, every bonus, known components, the rivals, members per episode."""
-    known = () if "kind" in changes else KNOWN
-    events = [
-        event for event, _ in phases(begin(tmp_path, replace(QUICK, **changes), seeds=(3,), known=known))
-    ]
+    """No exploration policy, lambda 0, every bonus, known components, members per episode, no restarts."""
+    run = begin(tmp_path, replace(QUICK, **changes), seeds=(3,), known=KNOWN)
+    events = [event for event, _ in phases(run)]
     assert [event.phase for event in events][-2:] == ["finish", "done"]
     assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [50]
     told = [event.numbers[number] for event in events if event.phase == phase and number in event.numbers]
     assert len(told) == 2
     assert np.isfinite(told).all()
     assert ("exploration_return" in events[3].numbers) == (changes.get("collector") != "team")
+
+
+@pytest.mark.parametrize("kind", ["joint-observation", "decentralised"])
+def test_the_rivals_explore_and_collect(tmp_path, kind):
+    run = phases(begin(tmp_path, replace(QUICK, kind=kind), seeds=(3,)))
+    events = [event for event, _ in islice(run, 5)]
+    assert [event.phase for event in events] == ["collect", "fit", "team", "explore", "collect"]
+    assert events[-1].numbers["uncertainty"][0] > 0.0
+    assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [36]
 
 
 def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_state(whole):

@@ -53,6 +53,7 @@ def test_example_trains_a_team_far_better_than_random(script, pattern, least, tm
         ("README.md", "best possible:   0.4444444444444444"),
         ("docs/design.md", "0.7500"),
         ("docs/worlds.md", "0.740741"),
+        ("docs/runs.md", "wrote 2 real steps"),
     ],
 )
 def test_python_blocks_of_the_documents_run(document, expected, tmp_path):

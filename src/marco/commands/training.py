@@ -39,9 +39,13 @@ BASELINES = {
 
 @dataclass(frozen=True)
 class Train:
-    """Train a team: MARCO, from few real samples; or model-free in the true world, the baseline."""
+    """Train a team: MARCO, from few real samples; or model-free in the true world, the baseline.
 
-    world: Annotated[str, tyro.conf.Positional]
+    All that is learned or seen is in the run's folder. Ctrl-C stops MARCO soon, twice at once, and loses
+    nothing: `marco resume` goes on.
+    """
+
+    world: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
     """A built-in world (see `marco worlds`), or package.module:function for a PettingZoo world."""
     method: Literal["marco", "model-free"] = "marco"
     """How to learn: in a learned model, or from real steps alone."""
@@ -61,14 +65,14 @@ class Train:
     """Model-free: samples between two evaluations; a twentieth of the budget (a fifth in a host world)."""
     episodes: int | None = None
     """Test episodes of an evaluation, where it is not exact; 1,000 (20 in a host world) by default."""
-    set: tuple[str, ...] = ()
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
     """Settings of the world, as in --set agents=4 horizon=10."""
-    change: tuple[str, ...] = ()
-    """Settings of MARCO, as in --change lam=0 collector=random kind=joint-observation (see docs/runs.md)."""
-    data: tuple[Path, ...] = ()
+    change: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
+    """Settings of MARCO, as in --change lam=0 collector=random kind=joint-observation (all: docs/runs.md)."""
+    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...")] = ()
     """MARCO: real episodes to start from: folders of earlier runs of the same world, or files."""
     data_counts: bool = True
-    """Whether the steps of --data count against the budget."""
+    """MARCO: whether the steps of --data count against the budget."""
     tensorboard: bool = False
     """MARCO: write what is learned for TensorBoard too, into the run's folder."""
 

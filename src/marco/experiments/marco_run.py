@@ -96,8 +96,8 @@ class MarcoRun:
             seeds=tuple(config["seeds"]),
             test_episodes=config["test_episodes"],
             out=out,
-            logged=_logged(config["logged"]),
-            tensorboard=config["tensorboard"],
+            logged=_logged(config.get("logged")),
+            tensorboard=config.get("tensorboard", False),
         )
         if json.loads(json.dumps(asdict(run.settings))) != config["marco"]:
             raise ValueError(
