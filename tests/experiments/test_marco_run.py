@@ -258,6 +258,12 @@ def test_time_left_is_what_phases_took_and_says_what_it_does_not_know():
     assert left.said(85.0) == "about 0:13 left"
 
 
+def test_time_left_remembers_an_earlier_process():
+    left = TimeLeft(iterations=2, before=[("collect", 1.0), ("fit", 9.0), ("team", 0.0), ("explore", 5.0)])
+    left.see(Event("collect", 1, 50, {}, 0.0), 100.0)
+    assert left.said(100.0) == "at most 0:10 left, then the last training"
+
+
 def test_a_terminal_shows_phase_samples_steps_returns_loss_and_time():
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     progress = MarcoProgress(console, (20, 36, 50))

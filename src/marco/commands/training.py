@@ -21,7 +21,7 @@ from marco.experiments.model_free import ModelFree
 from marco.experiments.plots import run_figure
 from marco.experiments.presets import LearnerName, Preset, make_learner
 from marco.experiments.progress import TrainingProgress, live_bar
-from marco.experiments.runs import append_metrics, check_free, create_run, save_policy
+from marco.experiments.runs import append_metrics, check_free, create_run, read_metrics, save_policy
 from marco.learners.learner import Learner
 from marco.learners.q_learning import QLearner
 from marco.logged import for_seeds, read_logged
@@ -172,7 +172,8 @@ class Resume:
 def follow(run: MarcoRun) -> None:
     """Run to the end, saying what happens; show what came of it."""
     try:
-        progress = MarcoProgress(console, run.settings.schedule)
+        before = [(row["phase"], row["seconds"]) for row in read_metrics(run.out) if "seconds" in row]
+        progress = MarcoProgress(console, run.settings.schedule, before)
         with progress.live():
             for event in run.follow():
                 progress.show(event)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.algorithm import Event, MarcoState
-from marco.experiments.runs import append_metrics
+from marco.experiments.runs import append_metrics, read_metrics
 from marco.files import load_arrays, save_arrays, write_atomically
 
 FORMAT = 1
@@ -80,18 +80,9 @@ class RunJournal:
 
     def _trim_metrics(self) -> None:
         """Drop the lines of phases that will be done again, and a line torn by a crash."""
-        file = self._folder / "metrics.jsonl"
-        if not file.exists():
-            return
-        kept = []
-        for line in file.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if row.get("step", 0) <= self.latest:
-                kept.append(line + "\n")
-        write_atomically(file, "".join(kept).encode())
+        kept = [row for row in read_metrics(self._folder) if row["step"] <= self.latest]
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
+        write_atomically(self._folder / "metrics.jsonl", lines.encode())
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a run of MARCO shows while it runs: a live board in a terminal, a plain line per phase everywhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from marco.algorithm import Event
+from marco.algorithm import Event, Phase
 from marco.experiments.progress import spread
 from marco.experiments.time_left import TimeLeft, clock
 
@@ -26,10 +26,12 @@ WORDS |= {"exploration_return": "imagined return with bonus", "model_steps": "mo
 class MarcoProgress:
     """Follows a run of MARCO."""
 
-    def __init__(self, console: Console, schedule: tuple[int, ...]) -> None:
+    def __init__(
+        self, console: Console, schedule: tuple[int, ...], before: Sequence[tuple[Phase, float]] = ()
+    ) -> None:
         self._console, self._schedule = console, schedule
         self._begun = time.perf_counter()
-        self._left = TimeLeft(len(schedule))
+        self._left = TimeLeft(len(schedule), before)
         self._event: Event | None = None
         self._latest: dict[str, str] = {}
         self._model_steps = 0

@@ -10,6 +10,7 @@ import os
 import platform
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -66,8 +67,12 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines that `append_metrics` wrote."""
-    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    """The lines that `append_metrics` wrote; one torn by a crash is left out."""
+    file, rows = path / "metrics.jsonl", []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
 
 
 def append_metrics(path: Path, metrics: dict[str, Any]) -> None:

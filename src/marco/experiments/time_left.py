@@ -1,5 +1,6 @@
 """How long a run will go on, judged by how long its phases have taken so far."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from marco.algorithm import Event, Phase
@@ -15,7 +16,7 @@ class Mark(NamedTuple):
 class TimeLeft:
     """Follows the phases of a run; the last phase of a kind stands for those of its kind to come."""
 
-    def __init__(self, iterations: int) -> None:
+    def __init__(self, iterations: int, before: Sequence[tuple[Phase, float]] = ()) -> None:
         self._to_come: list[tuple[int, Phase]] = []
         for iteration in range(iterations):
             last = iteration == iterations - 1
@@ -26,6 +27,8 @@ class TimeLeft:
         """Phases that took place once, compilation included: the next will take less."""
         self._marks: list[Mark] = []
         self._begun: float | None = None
+        for phase, seconds in before:  # in an earlier process
+            self._remember(phase, seconds)
 
     def see(self, event: Event, seconds: float) -> float:
         """The time on a clock as the event came; how long its phase has taken so far."""
@@ -36,11 +39,7 @@ class TimeLeft:
             self._to_come = self._to_come[self._to_come.index(place) :]
         if event.over:
             self._to_come = self._to_come[1:]
-            if event.phase in self._took:
-                self._once.discard(event.phase)
-            else:
-                self._once.add(event.phase)
-            self._took[event.phase] = seconds - begun
+            self._remember(event.phase, seconds - begun)
             self._marks, self._begun = [], seconds
         else:
             self._marks.append(Mark(event.share, seconds))
@@ -58,6 +57,13 @@ class TimeLeft:
         about = "at most" if self._once & set(later) else "about"
         total = clock(now + sum(self._took.get(phase, 0.0) for phase in later))
         return f"{about} {total} left" + (", then the last training" if unknown else "")
+
+    def _remember(self, phase: Phase, seconds: float) -> None:
+        if phase in self._took:
+            self._once.discard(phase)
+        else:
+            self._once.add(phase)
+        self._took[phase] = seconds
 
     def _rest_of_phase(self, seconds: float) -> float | None:
         # The first mark of a training comes after compilation: the pace is that of the marks after it.
