@@ -13,9 +13,9 @@ demo: $(VENV)/runtime
 test: lint types
 	$(BIN)/pytest -n 2
 
-## A run killed twenty times at random moments; minutes.
+## A run killed twenty times at random moments, where the tests do it three times.
 crash: $(VENV)/dev
-	MARCO_CRASH=1 $(BIN)/pytest tests/test_algorithm.py -k killed
+	MARCO_CRASH=1 $(BIN)/pytest tests/test_crash.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

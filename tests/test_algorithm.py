@@ -1,29 +1,28 @@
 """Algorithm 1 on a tiny riddle: its order, its budget, and going on after a stop at any phase."""
 
-import os
-import random
-import subprocess
-import sys
-import time
-from pathlib import Path
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from marco.collected import mean_uncertainty, taken
 from marco.dataset import Dataset
 from marco.experiments.journal import RunJournal, alone
 from marco.exploration import ExplorationEnvironment, explore_reward
 from marco.model.rivals import uncertainty_of
-from tiny_run import SEEDS, WORLD, begin, settings
+from marco.model.uncertainty import uncertainty
+from marco.over_seeds import begin_restarts, train_restarts, train_until_all
+from marco.pieces import train_for, train_restarts_for
+from tiny_run import KNOWN, SEEDS, TINY, WORLD, begin, phases, settings
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run in one piece: its folder, its events and what it learned."""
     folder = tmp_path_factory.mktemp("whole")
-    events = list(begin(folder, settings()).run())
+    events = list(phases(begin(folder, settings())))
     return folder, [event for event, _ in events], events[-1][1]
 
 
@@ -58,15 +57,71 @@ def test_seeds_collect_different_episodes_and_learn_different_teams(whole):
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 9, 10, 11])
 def test_a_run_stopped_after_any_phase_ends_with_the_same_team_bit_for_bit(whole, tmp_path, stop):
     _, events, state = whole
-    run = begin(tmp_path, settings()).run()
+    run = phases(begin(tmp_path, settings()))
     for _ in range(stop):
         next(run)
     run.close()
-    rest = list(begin(tmp_path, settings()).run())
-    # Phases are done once; `done` is said again.
-    assert [event.phase for event, _ in rest] == [event.phase for event in events[stop:]]
+    rest = list(phases(begin(tmp_path, settings())))
+    # Phases are done once; what was collected is told again until it has been learned from.
+    told = stop - 1 if events[stop - 1].phase == "collect" else stop
+    assert [event for event, _ in rest] == events[told:]
+    assert _metrics(tmp_path) == _metrics(whole[0])
     for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(rest[-1][1]), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def _metrics(folder):
+    """A run's metrics, without the time it took."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert all(row.pop("seconds") >= 0.0 for row in rows)
+    return rows
+
+
+def test_what_was_collected_is_told_once_with_its_own_return_and_the_uncertainty_before_it(whole):
+    folder, _, _ = whole
+    rows = [row for row in _metrics(folder) if row["phase"] == "collect"]
+    assert [row["samples"] for row in rows] == [20, 36, 50]
+    assert "uncertainty" not in rows[0]["numbers"]
+    dataset = Dataset(folder / "data", WORLD.spec, len(SEEDS))
+    for row, since in zip(rows, (0, 20, 36), strict=True):
+        for seed, told in enumerate(row["numbers"]["return"]):
+            chunk = dataset.episodes(seed, row["samples"], since)
+            assert chunk.mask.sum() == row["samples"] - since
+            whole_ones = (chunk.terminated | chunk.truncated).any(0)
+            assert told == pytest.approx(chunk.reward.sum(0)[whole_ones].mean())
+
+
+def test_the_uncertainty_of_what_was_collected_is_that_of_its_steps_one_by_one(whole):
+    folder, _, state = whole
+    episodes = Dataset(folder / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
+    model = jax.tree.map(lambda leaf: leaf[0], state.model)
+    r_tilde = jax.jit(lambda *step: uncertainty(model.model, "variance", *step))
+    each = []
+    for time, number in np.argwhere(episodes.mask):
+        now, then = (time, number), (time + 1, number)
+        step = (episodes.state[now], episodes.actions[now], episodes.state[then], episodes.observation[then])
+        each.append(float(r_tilde(*step)))
+    padded = taken("centralised", WORLD.spec, episodes, capacity=40)
+    worlds, steps = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (model, padded))
+    assert len(each) == 20
+    assert np.mean(each) > 0.0
+    assert mean_uncertainty(worlds, "variance", steps)[0] == pytest.approx(np.mean(each), rel=1e-5)
+
+
+def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
+    worlds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), WORLD)
+    keys = jax.random.split(jax.random.key(0), 2)
+    states, restarts = begin_restarts(keys, TINY, WORLD.spec, 2)
+    whole, _ = train_restarts(restarts.train, worlds, TINY, states, 7)
+    *_, last = train_restarts_for(restarts.train, worlds, TINY, states, 7)
+    assert last.share == 1.0
+    jax.tree.map(np.testing.assert_array_equal, whole, last.states)
+    states = jax.tree.map(lambda leaf: leaf[:, 0], states)
+    whole, _ = train_until_all(keys, worlds, TINY, states, jnp.array([60, 60]))
+    *_, last = train_for(keys, worlds, TINY, states, 60)
+    jax.tree.map(np.testing.assert_array_equal, whole, last.states)
+    assert (last.steps == np.asarray(whole.samples)).all()
+    assert (last.steps >= 60).all()
 
 
 def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
@@ -75,14 +130,14 @@ def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
     for name in ("chunk-000000.npz", "chunk-000001.npz"):
         (tmp_path / "data" / name).write_bytes((folder / "data" / name).read_bytes())
     (tmp_path / "data" / ".chunk-000002.npz.tmp").write_bytes(b"torn")
-    rest = list(begin(tmp_path, settings()).run())
-    assert [event.phase for event, _ in rest] == [event.phase for event in events]
+    rest = list(phases(begin(tmp_path, settings())))
+    assert [event for event, _ in rest] == events
     for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(rest[-1][1]), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
-    events = list(begin(tmp_path, settings(collector="random")).run())
+    events = list(phases(begin(tmp_path, settings(collector="random"))))
     assert not any(event.numbers for event, _ in events if event.phase == "explore")
     theirs = Dataset(whole[0] / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     ours = Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
@@ -146,43 +201,11 @@ class Spy:
 def test_nothing_true_is_used_without_being_counted(tmp_path):
     """A host world gives away its starts, masks and rewards by reset and step alone: every one is in D."""
     spy = Spy()
-    events = list(begin(tmp_path, settings(), spy, seeds=(3,)).run())
+    events = list(phases(begin(tmp_path, settings(), spy, seeds=(3,), known=KNOWN)))
     dataset = Dataset(tmp_path / "data", WORLD.spec, 1)
     assert [event.phase for event, _ in events][-2:] == ["finish", "done"]
     assert spy.asked.count("step") == 50 == dataset.samples[0]
     assert spy.asked.count("reset") == dataset.episodes(0).mask.shape[1]
-
-
-@pytest.mark.skipif("MARCO_CRASH" not in os.environ, reason="takes minutes: make crash")
-def test_a_run_killed_at_random_moments_loses_no_sample_and_ends_with_the_same_team(whole, tmp_path):
-    """SIGKILL, twenty times, at moments drawn uniformly over the length of a run."""
-    _, _, state = whole
-    program = [sys.executable, str(Path(__file__).with_name("tiny_run.py"))]
-    for name in ("first", "timed"):  # the first may compile
-        start = time.perf_counter()
-        subprocess.run([*program, str(tmp_path / name)], check=True, capture_output=True)
-        length = time.perf_counter() - start
-    luck, kills, folder = random.Random(0), 0, 0
-    while kills < 20:
-        run, reported = tmp_path / str(folder), 0
-        while kills < 20:
-            process = subprocess.Popen([*program, str(run)], stdout=subprocess.PIPE, text=True)
-            try:
-                told, _ = process.communicate(timeout=luck.uniform(0.0, length))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                told, _ = process.communicate()
-                kills += 1
-            reported = max([reported, *(int(line.split()[1]) for line in told.splitlines() if " " in line)])
-            if run.exists() and (run / "data").exists():
-                assert Dataset(run / "data", WORLD.spec, len(SEEDS)).samples.min() >= reported
-            if "done" in told:
-                break
-        folder += 1
-    for done in range(folder):
-        (*_, (_, last)) = begin(tmp_path / str(done), settings()).run()
-        for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(last), strict=True):
-            np.testing.assert_array_equal(one, other)
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -1,16 +1,23 @@
 """A tiny run of MARCO, shared by tests, and by the processes that the crash test kills."""
 
+import os
+import signal
 import sys
-from pathlib import Path
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
 
 from marco.algorithm import Marco
 from marco.dataset import Dataset
-from marco.environments.switch import Switch
+from marco.environments.switch import NONE, TELL, Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.learners.q_learning import QLearner
 from marco.model.fit import FitSettings, ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.plan import MarcoSettings
+from marco.rollout import Policy
 
 WORLD = Switch(agents=2, horizon=3)
 ONE = PredictorSettings("factored", (8,), 1)
@@ -22,17 +29,99 @@ SEEDS = (3, 4)
 
 def settings(**changes):
     plan = {"samples": 50, "first": 20, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
-    return MarcoSettings(team=TINY, explorer=TINY, model=MODEL, **(plan | changes))
+    return MarcoSettings(**({"team": TINY, "explorer": TINY, "model": MODEL} | plan | changes))
 
 
-def begin(folder, plan, world=WORLD, seeds=SEEDS):
+def begin(folder, plan, world=WORLD, seeds=SEEDS, known=()):
     dataset = Dataset(folder / "data", world.spec, len(seeds))
-    return Marco(world, plan, seeds, dataset, RunJournal(folder))
+    return Marco(world, plan, seeds, dataset, RunJournal(folder), known)
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def phases(run):
+    """The ends of a run's phases, with what had been learned by then."""
+    return ((event, state) for event, state in run.run() if event.over)
+
+
+def _told(s, a, following):
+    return jnp.any(a == TELL)
+
+
+def _verdict(s, a, following):
+    return jnp.where(_told(s, a, following), jnp.where(s[3:].all(), 1.0, -1.0), 0.0)
+
+
+def _sight(key, s, previous):
+    return jnp.stack([s[:2], s[:2] * s[2]], axis=-1)
+
+
+def _masks(s):
+    return (s[:2, None] > 0.5) | (jnp.arange(4) == NONE)
+
+
+KNOWN = (("reward", _verdict), ("termination", _told), ("observation", _sight), ("available", _masks))
+"""All of the tiny riddle but its dynamics: most of the time of a test is the compilation of components."""
+
+
+class Leaning(Policy):
+    """Leans towards some actions, whatever is seen."""
+
+    weights: Array
+
+    def start(self):
+        return ()
+
+    def __call__(self, memory, timestep):
+        return memory, jax.nn.softmax(jnp.where(timestep.available, self.weights, -1e9))
+
+
+@dataclass(frozen=True)
+class Drifter:
+    """The quickest learner to trace: it drifts, by chance and by what it is paid."""
+
+    episodes_per_update: int = 4
+
+    def init(self, key, spec):
+        return jax.random.normal(key, (spec.num_agents, spec.num_actions))
+
+    def act(self, state, samples):
+        return Leaning(state)
+
+    def greedy(self, state):
+        return Leaning(state)
+
+    def update(self, key, state, episodes):
+        paid = episodes.undiscounted_return.mean()
+        return state + jax.random.normal(key, state.shape) * (1.0 + paid), {"loss": -paid}
+
+    def forget(self, state, spec):
+        return state
+
+
+QUICK = settings(team=Drifter(), explorer=Drifter())
+
+
+def work(folder, told, last_touch=None):
+    """A run in a process of its own, which tells its phases; it may kill itself as it touches a file."""
+    # A process that is to be killed has no time to compile what another has compiled.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     folder.mkdir(exist_ok=True)
+    if last_touch is not None:
+        _die_at_touch(str(folder), last_touch)
     with alone(folder):
-        for event, _ in begin(folder, settings()).run():
-            print(event.phase, event.samples, flush=True)
+        for event, _ in begin(folder, QUICK, known=KNOWN).run():
+            told.send((event.phase, event.samples))
+
+
+def _die_at_touch(folder, last):
+    """SIGKILL this process as it opens or renames a file of the folder for the `last`-th time."""
+    touched = 0
+
+    def look(event, arguments):
+        nonlocal touched
+        if event in ("open", "os.rename") and str(arguments[0]).startswith(folder):
+            touched += 1
+            if touched == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)

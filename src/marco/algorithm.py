@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from marco.collected import mean_uncertainty, taken, whole_return
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, HostWorld
 from marco.exploration import SeesState, exploration_spec
@@ -22,16 +23,17 @@ from marco.model.inputs import ComponentName
 from marco.model.rivals import ViewedPolicy, view_and_gather, viewed_spec
 from marco.over_seeds import (
     begin_both,
+    begin_restarts,
+    choose_restarts,
     exploration_worlds,
     fit_models,
+    forget,
     limits_of_batch,
     play_batch,
     seed_key,
     stacked,
-    train_best_of,
-    train_on,
-    train_on_for,
 )
+from marco.pieces import train_for, train_restarts_for
 from marco.plan import MarcoSettings
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play
 from marco.training import TrainingState
@@ -52,14 +54,21 @@ class MarcoState(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A phase has ended."""
+    """Where a phase stands."""
 
     phase: Phase
     iteration: int
     samples: int
     """Real samples per seed so far."""
-    numbers: dict[str, list[float]]
-    """What it gave, one number per seed."""
+    numbers: dict[str, list[Any]]
+    """What it gave so far, one number per seed; None where there is none."""
+    share: float = 1.0
+    """How much of the phase is over."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the phase has ended."""
+        return self.share == 1.0
 
 
 @runtime_checkable
@@ -76,6 +85,9 @@ class Journal(Protocol):
     def keep(self, step: int, state: MarcoState, event: Event) -> None:
         """Write down what was learned; it is safe when this returns."""
 
+    def note(self, step: int, event: Event) -> None:
+        """Write down what was collected; it is told again if the run stops before phase `step` is kept."""
+
 
 @dataclass(frozen=True)
 class Marco:
@@ -89,16 +101,16 @@ class Marco:
     known: tuple[tuple[ComponentName, Any], ...] = ()
 
     def run(self) -> Iterator[tuple[Event, MarcoState]]:
-        """Algorithm 1. After every phase: what it gave, and what has been learned so far."""
+        """Algorithm 1. As it goes: where the phase stands, and what has been learned so far."""
         step, state = 0, self._begin()
         for iteration, target in enumerate(self.settings.schedule):
-            if step < self.journal.latest and self.dataset.samples.min() < target:
-                raise ValueError(
-                    f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {target} were "
-                    "learned from: a chunk is missing. Put it back, or begin another run."
-                )
-            if collected := self._collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
-                yield collected, state
+            if step < self.journal.latest:
+                self._check_collected(target)
+            else:
+                for event in self._collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
+                    if event.over:
+                        self.journal.note(step + 1, event)
+                    yield event, state
             last = target == self.settings.samples
             lines = (self._fit, self._finish) if last else (self._fit, self._train_team, self._explore)
             for line in lines:  # lines 6, 7 and 8
@@ -108,9 +120,11 @@ class Marco:
                 if step == self.journal.latest:
                     state = self.journal.restore(self._template(target))
                     continue
-                state, event = line(iteration, target, state)
-                self.journal.keep(step, state, event)
-                yield event, state
+                told = line(iteration, target, state)
+                for event, state in told:
+                    if event.over:
+                        self.journal.keep(step, state, event)
+                    yield event, state
         yield Event("done", iteration, target, {}), state
 
     @property
@@ -123,80 +137,73 @@ class Marco:
         team, explorer = begin_both(self._keys(0, 0), self.settings.team, self.settings.explorer, self.spec)
         return MarcoState(team, explorer, None)
 
-    def _collect(self, iteration: int, target: int, state: MarcoState) -> Event | None:
+    def _collect(self, iteration: int, target: int, state: MarcoState) -> Iterator[Event]:
         """Fill D up to `target` samples of each seed, not one more; a batch is stored before it is used."""
-        if self.dataset.samples.min() >= target:
-            return None
+        before = self.settings.schedule[iteration - 1] if iteration else 0
         policy = self._collector(iteration, state)
         while (missing := target - self.dataset.samples).max() > 0:
-            keys = self._keys(self.dataset.chunks, 1)
-            if isinstance(self.world, Environment):
-                limits = [
-                    limits_of_batch(int(count), self.settings.chunk, self.world.spec) for count in missing
-                ]
-                episodes = play_batch(keys, self.world, policy, jnp.asarray(np.stack(limits)))
-            else:
-                alone = jax.tree.map(lambda leaf: leaf[0], policy)
-                episode = play(keys[0], self.world, alone, limit=int(missing[0]))
-                episodes = jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], episode)
-            self.dataset.append(episodes)
-        return Event("collect", iteration, target, {"return": self._returns(target)})
+            share = 1.0 - float(missing.max()) / (target - before)
+            yield Event("collect", iteration, int(self.dataset.samples.min()), {}, share)
+            self.dataset.append(self._play(policy, missing))
+        yield Event("collect", iteration, target, self._collected(before, target, state))
 
-    def _fit(self, iteration: int, target: int, state: MarcoState) -> tuple[MarcoState, Event]:
+    def _fit(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """Line 6: train the model on all of D, from scratch."""
+        yield Event("fit", iteration, target, {}, 0.0), state
         keys = self._keys(iteration, 2)
         model, reports = fit_models(keys, self._data(target), self.settings, self.world.spec, self.known)
         losses = {
             name: np.asarray(report.loss).sum(-1).mean(-1).tolist() for name, report in reports[0].items()
         }
-        return state._replace(model=model), Event("fit", iteration, target, losses)
+        yield Event("fit", iteration, target, losses), state._replace(model=model)
 
-    def _train_team(self, iteration: int, target: int, state: MarcoState) -> tuple[MarcoState, Event]:
+    def _train_team(
+        self, iteration: int, target: int, state: MarcoState
+    ) -> Iterator[tuple[Event, MarcoState]]:
         """Line 7: train Q_theta inside the model."""
-        settings, numbers = self.settings, {}
-        if settings.team_steps:
-            team, metrics = train_on_for(
-                self._keys(iteration, 3),
-                state.model,
-                settings.team,
-                state.team,
-                settings.team_steps,
-                self.spec,
-            )
-            state, numbers = state._replace(team=team), {"imagined_return": metrics["return"].tolist()}
-        return state, Event("team", iteration, target, numbers)
-
-    def _explore(self, iteration: int, target: int, state: MarcoState) -> tuple[MarcoState, Event]:
-        """Line 8: train Q_phi inside the model, on the reward of Equation 1, seeing the state."""
         settings = self.settings
+        if not settings.team_steps:
+            yield Event("team", iteration, target, {}), state
+            return
+        yield Event("team", iteration, target, {}, 0.0), state
+        keys, team = self._keys(iteration, 3), forget(settings.team, state.team, self.spec)
+        for piece in train_for(keys, state.model, settings.team, team, settings.team_steps):
+            numbers = {"imagined_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
+            yield Event("team", iteration, target, numbers, piece.share), state._replace(team=piece.states)
+
+    def _explore(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
+        """Line 8: train Q_phi inside the model, on the reward of Equation 1, seeing the state."""
+        settings, explorer = self.settings, state.explorer
         if settings.collector != "explorer":
-            return state, Event("explore", iteration, target, {})
-        keys, explorer = self._keys(iteration, 4), state.explorer
+            yield Event("explore", iteration, target, {}), state
+            return
+        yield Event("explore", iteration, target, {}, 0.0), state
         if not settings.warm_explorer:
             fresh = self._keys(iteration, 6)
             explorer = begin_both(fresh, settings.team, settings.explorer, self.spec)[1]
+        explorer = forget(settings.explorer, explorer, exploration_spec(self.spec))
         worlds = exploration_worlds(state.model, settings.lam, settings.bonus)
-        spec = exploration_spec(self.spec)
-        explorer, metrics = train_on_for(
-            keys, worlds, settings.explorer, explorer, settings.explorer_steps, spec
-        )
-        numbers = {"exploration_return": metrics["return"].tolist()}
-        return state._replace(explorer=explorer), Event("explore", iteration, target, numbers)
+        keys = self._keys(iteration, 4)
+        for piece in train_for(keys, worlds, settings.explorer, explorer, settings.explorer_steps):
+            numbers = {"exploration_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
+            event = Event("explore", iteration, target, numbers, piece.share)
+            yield event, state._replace(explorer=piece.states)
 
-    def _finish(self, iteration: int, target: int, state: MarcoState) -> tuple[MarcoState, Event]:
+    def _finish(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """The budget is spent: train the team to the end in the last model; keep the best, judged there."""
-        settings, keys = self.settings, self._keys(iteration, 5)
-        if settings.restarts:
-            team, values = train_best_of(
-                keys, state.model, settings.team, settings.final_updates, settings.restarts
-            )
-        else:
-            team, values = train_on(
-                keys, state.model, settings.team, state.team, settings.final_updates, self.spec
-            )
-        return state._replace(team=team), Event(
-            "finish", iteration, target, {"imagined_return": np.asarray(values).tolist()}
-        )
+        settings, learner = self.settings, self.settings.team
+        yield Event("finish", iteration, target, {}, 0.0), state
+        several = max(1, settings.restarts)
+        teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
+        if not settings.restarts:  # the team that was trained all along is the only one
+            teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
+        for piece in train_restarts_for(keys.train, state.model, learner, teams, settings.final_updates):
+            teams, steps = piece.states, piece.steps.sum(-1).tolist()
+            numbers = {"imagined_return": piece.returns.max(-1).tolist(), "model_steps": steps}
+            yield Event("finish", iteration, target, numbers, 0.95 * piece.share), state
+        team, values = choose_restarts(keys.judge, state.model, learner, teams)
+        numbers = {"imagined_return": np.asarray(values).tolist(), "model_steps": steps}
+        yield Event("finish", iteration, target, numbers), state._replace(team=team)
 
     def _collector(self, iteration: int, state: MarcoState) -> Policy:
         """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""
@@ -219,6 +226,35 @@ class Marco:
 
         return jax.vmap(explorer)(state.explorer, epsilon)
 
+    def _play(self, policy: Policy, missing: np.ndarray) -> Any:
+        """A batch of real episodes (axes seeds T B), of no more steps than are missing."""
+        keys = self._keys(self.dataset.chunks, 1)
+        if isinstance(self.world, Environment):
+            chunk, spec = self.settings.chunk, self.world.spec
+            limits = [limits_of_batch(int(count), chunk, spec) for count in missing]
+            return play_batch(keys, self.world, policy, jnp.asarray(np.stack(limits)))
+        alone = jax.tree.map(lambda leaf: leaf[0], policy)
+        episode = play(keys[0], self.world, alone, limit=int(missing[0]))
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], episode)
+
+    def _collected(self, before: int, target: int, state: MarcoState) -> dict[str, list[Any]]:
+        """What a chunk paid, and, where there was a model before it, how uncertain that was of it."""
+        settings, spec = self.settings, self.world.spec
+        chunks = [self.dataset.episodes(index, target, before) for index in range(len(self.seeds))]
+        numbers: dict[str, list[Any]] = {"return": [whole_return(chunk) for chunk in chunks]}
+        if state.model is not None:
+            steps = [taken(settings.kind, spec, chunk, settings.chunk) for chunk in chunks]
+            rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps)
+            numbers["uncertainty"] = mean_uncertainty(state.model, settings.bonus, rows).tolist()
+        return numbers
+
+    def _check_collected(self, target: int) -> None:
+        if self.dataset.samples.min() < target:
+            raise ValueError(
+                f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {target} were "
+                "learned from: a chunk is missing. Put it back, or begin another run."
+            )
+
     def _data(self, target: int) -> Any:
         """D as rows, stacked over seeds; its shape depends on the budget alone."""
         kind, spec, capacity = self.settings.kind, self.world.spec, self.settings.samples
@@ -233,16 +269,6 @@ class Marco:
         fit = partial(fit_models, settings=self.settings, spec=self.world.spec, known=self.known)
         model, _ = jax.eval_shape(fit, self._keys(0, 2), self._data(target))
         return self._begin()._replace(model=model)
-
-    def _returns(self, target: int) -> list[float]:
-        """The mean return of the real episodes so far that were not cut off."""
-        means = []
-        for index in range(len(self.seeds)):
-            episodes = self.dataset.episodes(index, target)
-            whole = np.asarray(episodes.terminated | episodes.truncated).any(0)
-            returns = np.asarray(episodes.undiscounted_return)[whole]
-            means.append(float(returns.mean()) if whole.any() else 0.0)
-        return means
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:
         """A key per seed for one use."""

@@ -48,8 +48,11 @@ class Dataset:
         self._chunks.append(chunk)
         self._samples = self._samples + _steps(chunk)
 
-    def episodes(self, seed: int, samples: int | None = None) -> Episode:
-        """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps."""
+    def episodes(self, seed: int, samples: int | None = None, since: int = 0) -> Episode:
+        """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps.
+
+        Those of chunks within the first `since` steps are left out.
+        """
         parts: list[list[Any]] = []
         have = 0
         for chunk in self._chunks:
@@ -57,7 +60,8 @@ class Dataset:
                 break
             mask = np.asarray(chunk.mask)[seed]
             played = mask.any(0)
-            parts.append([np.asarray(leaf)[seed][:, played] for leaf in chunk])
+            if have >= since:
+                parts.append([np.asarray(leaf)[seed][:, played] for leaf in chunk])
             have += int(mask.sum())
         if not parts:
             raise ValueError(f"{self.folder} holds no episodes yet.")
@@ -65,11 +69,7 @@ class Dataset:
         return Episode(*joined)
 
     def _read(self, path: Path) -> Episode:
-        arrays = load_arrays(path)
-        if set(arrays) != set(Episode._fields):
-            raise ValueError(f"{path} is no chunk of real episodes: it holds {', '.join(arrays)}.")
-        chunk = Episode(**arrays)
-        spec = self.spec
+        chunk, spec = read_chunk(path), self.spec
         needed = (self.seeds, spec.horizon + 1, spec.state_width)
         shape = np.asarray(chunk.state).shape
         if (shape[0], shape[1], shape[3]) != needed:
@@ -78,6 +78,29 @@ class Dataset:
                 f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
             )
         return chunk
+
+
+def read_chunk(path: Path) -> Episode:
+    """The episodes of a file (axes seeds T B)."""
+    arrays = load_arrays(path)
+    if set(arrays) != set(Episode._fields):
+        raise ValueError(f"{path} is no chunk of real episodes: it holds {', '.join(arrays)}.")
+    return Episode(**arrays)
+
+
+def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """The sizes of a chunk's arrays in a world: of time, then of what follows the episodes."""
+    moments, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
+    return {
+        "observation": (moments, team, spec.observation_width),
+        "state": (moments, spec.state_width),
+        "available": (moments, team, spec.num_actions),
+        "actions": (steps, team),
+        "reward": (steps,),
+        "terminated": (steps,),
+        "truncated": (steps,),
+        "mask": (steps,),
+    }
 
 
 def _steps(chunk: Episode) -> np.ndarray:

@@ -10,12 +10,20 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment
 from marco.exploration import ExplorationEnvironment, exploration_spec
-from marco.learners.learner import Learner
+from marco.learners.learner import Learner, Metrics
 from marco.model.rivals import fit_data
 from marco.model.uncertainty import BonusName
 from marco.plan import MarcoSettings
-from marco.rollout import Policy, rollout, rollouts
-from marco.training import TrainingState, begin, train, train_best, train_steps
+from marco.rollout import Policy, rollout
+from marco.training import (
+    RestartKeys,
+    TrainingState,
+    begin,
+    best_of,
+    restart_keys,
+    train,
+    train_until,
+)
 from marco.types import Episode, Spec
 
 
@@ -90,57 +98,65 @@ def fit_models(
 
 
 @partial(jax.jit, static_argnames=("learner", "spec"))
-def train_on_for(
+def forget(learner: Learner, states: TrainingState, spec: Spec) -> TrainingState:
+    """Before training on in a new model: what was learned is kept, old episodes are not."""
+    return jax.vmap(lambda state: state._replace(learner=learner.forget(state.learner, spec)))(states)
+
+
+@partial(jax.jit, static_argnames="learner")
+def train_until_all(
     keys: Key[Array, " seeds"],
     worlds: Environment[Any],
     learner: Learner,
     states: TrainingState,
-    steps: Int[ArrayLike, ""],
-    spec: Spec,
-) -> tuple[TrainingState, dict[str, Array]]:
-    """Train on in a new model: what was learned is kept, old episodes are not."""
+    targets: Int[Array, " seeds"],
+) -> tuple[TrainingState, Metrics]:
+    """One piece of a training in the models, each until it has taken so many steps in all."""
 
-    def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState) -> Any:
-        state = state._replace(learner=learner.forget(state.learner, spec))
-        return train_steps(key, world, learner, state, steps)
+    def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState, target: Int[Array, ""]) -> Any:
+        return train_until(key, world, learner, state, target)
+
+    return jax.vmap(one)(keys, worlds, states, targets)
+
+
+@partial(jax.jit, static_argnames=("learner", "spec", "restarts"))
+def begin_restarts(
+    keys: Key[Array, " seeds"], learner: Learner, spec: Spec, restarts: int
+) -> tuple[TrainingState, RestartKeys]:
+    """Several teams for each seed that have learned nothing (axes seeds R), and the keys of their lives."""
+
+    def one(key: PRNGKeyArray) -> tuple[TrainingState, RestartKeys]:
+        keys = restart_keys(key, restarts)
+        return jax.vmap(lambda own: begin(own, learner, spec))(keys.begin), keys
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnames="learner")
+def train_restarts(
+    keys: Key[Array, "seeds R"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    updates: Int[ArrayLike, ""],
+) -> tuple[TrainingState, Metrics]:
+    """One piece of the training of several teams in each seed's model."""
+
+    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
+        return jax.vmap(lambda key, state: train(key, world, learner, state, updates))(keys, states)
 
     return jax.vmap(one)(keys, worlds, states)
 
 
-@partial(jax.jit, static_argnames=("learner", "restarts"))
-def train_best_of(
-    keys: Key[Array, " seeds"],
-    worlds: Environment[Any],
-    learner: Learner,
-    updates: Int[ArrayLike, ""],
-    restarts: int,
+@partial(jax.jit, static_argnames="learner")
+def choose_restarts(
+    keys: Key[Array, "seeds R"], worlds: Environment[Any], learner: Learner, states: TrainingState
 ) -> tuple[TrainingState, Float[Array, " seeds"]]:
-    """The best of several teams trained from scratch, and what it is worth in the model."""
+    """Of each seed's teams the one that is worth most in the model, and what it is worth there."""
 
-    def one(key: PRNGKeyArray, world: Environment[Any]) -> tuple[TrainingState, Array]:
-        best = train_best(key, world, learner, updates, restarts)
+    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
+        best = best_of(keys, world, learner, states)
         return best.state, best.values.max()
-
-    return jax.vmap(one)(keys, worlds)
-
-
-@partial(jax.jit, static_argnames=("learner", "spec"))
-def train_on(
-    keys: Key[Array, " seeds"],
-    worlds: Environment[Any],
-    learner: Learner,
-    states: TrainingState,
-    updates: Int[ArrayLike, ""],
-    spec: Spec,
-) -> tuple[TrainingState, Float[Array, " seeds"]]:
-    """The team that was trained all along, trained on, and what it is worth in the model."""
-
-    def one(key: PRNGKeyArray, world: Environment[Any], state: TrainingState) -> tuple[TrainingState, Array]:
-        key_train, key_judge = jax.random.split(key)
-        state = state._replace(learner=learner.forget(state.learner, spec))
-        state, _ = train(key_train, world, learner, state, updates)
-        judged = rollouts(key_judge, world, learner.greedy(state.learner), 4_096)
-        return state, judged.undiscounted_return.mean()
 
     return jax.vmap(one)(keys, worlds, states)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment, HostWorld
 from marco.learners.learner import Learner, LearnerState, Metrics
@@ -50,15 +50,15 @@ def train(
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="state")
-def train_steps(
+def train_until(
     key: PRNGKeyArray,
     env: Environment[Any],
     learner: Learner,
     state: TrainingState,
-    steps: Int[ArrayLike, ""],
+    target: Int[ArrayLike, ""],
 ) -> tuple[TrainingState, Metrics]:
-    """`train`, until at least so many more steps were taken in the world."""
-    target, first = state.samples + steps, state.updates
+    """`train`, until at least `target` steps were taken in the world, those before it included."""
+    first = state.updates
     one_more, nothing = _updating(key, env, learner, state)
     state, sums = jax.lax.while_loop(lambda carry: carry[0].samples < target, one_more, (state, nothing))
     return state, jax.tree.map(lambda total: total / jnp.maximum(state.updates - first, 1), sums)
@@ -143,13 +143,39 @@ def train_best(
 
     For worlds whose samples are free: learned ones. Optimisers differ more by luck than by settings.
     """
+    keys = restart_keys(key, restarts)
+    states = jax.vmap(lambda key: begin(key, learner, env.spec))(keys.begin)
+    states, _ = jax.vmap(lambda key, state: train(key, env, learner, state, updates))(keys.train, states)
+    return best_of(keys.judge, env, learner, states, episodes)
 
-    def one(key: PRNGKeyArray) -> tuple[TrainingState, Array, Array]:
-        key_begin, key_train, key_judge = jax.random.split(key, 3)
-        state, _ = train(key_train, env, learner, begin(key_begin, learner, env.spec), updates)
-        judged = rollouts(key_judge, env, learner.greedy(state.learner), episodes)
-        return state, judged.undiscounted_return.mean(), state.samples + judged.length.sum()
 
-    states, values, samples = jax.vmap(one)(jax.random.split(key, restarts))
+class RestartKeys(NamedTuple):
+    """Keys of several trainings in one world."""
+
+    begin: Key[Array, " R"]
+    train: Key[Array, " R"]
+    judge: Key[Array, " R"]
+
+
+def restart_keys(key: PRNGKeyArray, restarts: int) -> RestartKeys:
+    """One key for each use of each restart."""
+    each = jax.vmap(lambda one: jax.random.split(one, 3), out_axes=1)(jax.random.split(key, restarts))
+    return RestartKeys(*each)
+
+
+def best_of(
+    keys: Key[Array, " R"],
+    env: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    episodes: int = 4_096,
+) -> Best:
+    """Of several trainings (first axis) the one whose greedy team is worth most over so many episodes."""
+
+    def judge(key: PRNGKeyArray, state: TrainingState) -> tuple[Array, Array]:
+        judged = rollouts(key, env, learner.greedy(state.learner), episodes)
+        return judged.undiscounted_return.mean(), state.samples + judged.length.sum()
+
+    values, samples = jax.vmap(judge)(keys, states)
     best: TrainingState = jax.tree.map(lambda leaf: leaf[jnp.argmax(values)], states)
     return Best(best, values, samples.sum())

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ class RunJournal:
         self._folder, self._file = folder, folder / "checkpoint.npz"
         self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
         self._trim_metrics()
+        self._before = time.perf_counter()
 
     def restore(self, like: MarcoState) -> MarcoState:
         """What had been learned at the last checkpoint, in the given shape."""
@@ -48,13 +50,20 @@ class RunJournal:
 
     def keep(self, step: int, state: MarcoState, event: Event) -> None:
         """Write the line of metrics, then the checkpoint: a line without one is dropped on the way back."""
-        append_metrics(self._folder, {"step": step, **event._asdict()})
+        self.note(step, event)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
         facts = {"format": FORMAT, "step": step, "leaves": len(leaves)}
         # What is all zeros, as an empty replay is, need not be written.
         arrays = {f"leaf-{i}": leaf if leaf.any() else leaf.ravel()[:0] for i, leaf in enumerate(leaves)}
         save_arrays(self._file, {"facts": np.array(json.dumps(facts)), **arrays})
         self.latest = step
+
+    def note(self, step: int, event: Event) -> None:
+        """Write the line of metrics, with the seconds since the one before it."""
+        now = time.perf_counter()
+        seconds, self._before = now - self._before, now
+        row = {"step": step, **event._asdict(), "seconds": round(seconds, 3)}
+        append_metrics(self._folder, {name: value for name, value in row.items() if name != "share"})
 
     def _open(self) -> dict[str, Any]:
         try:

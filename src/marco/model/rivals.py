@@ -49,7 +49,7 @@ def view_and_gather(
     kind: ModelKind, spec: Spec, episodes: Episode, capacity: int | None = None
 ) -> tuple[Data, ...]:
     """The rows that each model learns from, one `Data` per model. Runs on the host."""
-    return tuple(gather(*view, capacity) for view in _views(kind, spec, episodes))
+    return tuple(gather(*view, capacity) for view in views(kind, spec, episodes))
 
 
 def fit_data(
@@ -93,7 +93,8 @@ def model_specs(kind: ModelKind, spec: Spec) -> tuple[Spec, ...]:
     return (viewed_spec(kind, spec),)
 
 
-def _views(kind: ModelKind, spec: Spec, episodes: Episode) -> list[tuple[Spec, Episode]]:
+def views(kind: ModelKind, spec: Spec, episodes: Episode) -> list[tuple[Spec, Episode]]:
+    """The same episodes as each model of a learned world sees them."""
     match kind:
         case "centralised":
             return [(spec, episodes)]

@@ -1,0 +1,64 @@
+"""What was collected, in numbers: its return, and how little the model had known of it. From data alone."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from marco.environments.environment import Environment
+from marco.model.rivals import ModelKind, models_of, views
+from marco.model.uncertainty import BonusName, uncertainty
+from marco.types import Episode, Spec
+
+
+class Taken(NamedTuple):
+    """The steps of a chunk as one model sees them; rows that are not `real` are padding."""
+
+    state: Float[Array, "*seeds rows S"]
+    actions: Int[Array, "*seeds rows N"]
+    following: Float[Array, "*seeds rows S"]
+    observation: Float[Array, "*seeds rows N O"]
+    """After the step."""
+    real: Bool[Array, "*seeds rows"]
+
+
+def whole_return(episodes: Episode) -> float | None:
+    """The mean return of the episodes (axes T B) that were not cut off; None if all of them were."""
+    whole = np.asarray(episodes.terminated | episodes.truncated).any(0)
+    returns = np.asarray(episodes.undiscounted_return)[whole]
+    return float(returns.mean()) if whole.any() else None
+
+
+def taken(kind: ModelKind, spec: Spec, episodes: Episode, capacity: int) -> tuple[Taken, ...]:
+    """The steps of episodes (axes T B), for each model of a learned world. Runs on the host."""
+    mask = np.asarray(episodes.mask)
+    found = []
+    for _, view in views(kind, spec, episodes):
+        state, observation = np.asarray(view.state), np.asarray(view.observation)
+        rows: Any = (state[:-1], view.actions, state[1:], observation[1:], mask)
+        found.append(Taken(*(_padded(leaf, mask, capacity) for leaf in rows)))
+    return tuple(found)
+
+
+@partial(jax.jit, static_argnames="bonus")
+def mean_uncertainty(
+    worlds: Environment[Any], bonus: BonusName, steps: tuple[Taken, ...]
+) -> Float[Array, " seeds"]:
+    """r-tilde of real steps under each seed's models: the mean over steps of the sum over models."""
+
+    def one(world: Environment[Any], steps: tuple[Taken, ...]) -> Float[Array, ""]:
+        total = jnp.float32(0.0)
+        for model, rows in zip(models_of(world), steps, strict=True):
+            r_tilde = jax.vmap(partial(uncertainty, model, bonus))(*rows[:-1])
+            total += jnp.sum(jnp.where(rows.real, r_tilde, 0.0)) / jnp.maximum(rows.real.sum(), 1)
+        return total
+
+    return jax.vmap(one)(worlds, steps)
+
+
+def _padded(leaf: Any, mask: np.ndarray, capacity: int) -> Any:
+    rows = np.asarray(leaf)[mask]
+    return np.concatenate([rows, np.zeros((capacity - len(rows), *rows.shape[1:]), rows.dtype)])

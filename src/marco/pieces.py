@@ -1,0 +1,73 @@
+"""Training inside the models in pieces: a run can say where it stands, and stop soon when asked to.
+
+A training cut in pieces ends as one in a piece does, bit for bit, and no piece is compiled for itself.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from marco.environments.environment import Environment
+from marco.learners.learner import Learner, Metrics
+from marco.over_seeds import train_restarts, train_until_all
+from marco.training import TrainingState
+
+PIECES = 10
+"""Of each training. More would cost time, since what runs beside a piece has to wait for its end."""
+
+
+class Piece(NamedTuple):
+    """Where a training stands after one more piece; seeds first."""
+
+    share: float
+    """How much of the training is over."""
+    states: TrainingState
+    returns: Float[np.ndarray, "seeds *R"]
+    """The mean return while training, of the last piece."""
+    steps: Int[np.ndarray, "seeds *R"]
+    """Steps taken in the model since the training began."""
+
+
+def train_for(
+    keys: Key[Array, " seeds"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    steps: int,
+) -> Iterator[Piece]:
+    """Train each seed's policy in its model until at least so many more steps were taken there."""
+    first = np.asarray(states.samples)
+    piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
+    for number in range(1, PIECES + 1):
+        targets = jnp.asarray(first + steps * number // PIECES, jnp.int32)
+        trained, metrics = train_until_all(keys, worlds, learner, piece.states, targets)
+        piece = _after(piece, number / PIECES, trained, metrics)
+        yield piece
+
+
+def train_restarts_for(
+    keys: Key[Array, "seeds R"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    updates: int,
+) -> Iterator[Piece]:
+    """Train several teams in each seed's model for so many updates."""
+    first = np.asarray(states.samples)
+    piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
+    ends = np.arange(PIECES + 1) * updates // PIECES
+    for number, more in enumerate(np.diff(ends), start=1):
+        trained, metrics = train_restarts(keys, worlds, learner, piece.states, int(more))
+        piece = _after(piece, number / PIECES, trained, metrics)
+        yield piece
+
+
+def _after(before: Piece, share: float, states: TrainingState, metrics: Metrics) -> Piece:
+    # A piece may have found nothing left to do, when a short training is cut into many.
+    moved = np.asarray(states.updates) > np.asarray(before.states.updates)
+    returns = np.where(moved, np.asarray(metrics["return"]), before.returns)
+    steps = before.steps + np.asarray(states.samples) - np.asarray(before.states.samples)
+    return Piece(share, states, returns, steps)
