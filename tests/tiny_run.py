@@ -14,7 +14,8 @@ from marco.dataset import Dataset
 from marco.environments.switch import NONE, TELL, Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.learners.q_learning import QLearner
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.plan import MarcoSettings
 from marco.rollout import Policy

@@ -6,7 +6,8 @@ import numpy as np
 
 from marco.environments.tabular import tabular
 from marco.model.components import Component, Model, Scaling, layouts
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.inputs import Inputs
 from marco.model.predictors import PredictorSettings
 from marco.types import Episode
