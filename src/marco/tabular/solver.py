@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -12,11 +13,22 @@ import numpy as np
 from jaxtyping import Float
 
 from marco.tabular.best_response import TooManyBeliefsError, jesp
-from marco.tabular.decision_rules import Choice, Game, Rule
+from marco.tabular.decision_rules import Game, Rule
 from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
-from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move, revealed
+from marco.tabular.histories import (
+    Histories,
+    Moved,
+    allowed_actions,
+    beginning,
+    choosers,
+    key,
+    move,
+    revealed,
+)
+from marco.tabular.partial_rules import Allowed, Choice, LoneChoices, joint_actions, lone_choices
 from marco.tabular.policies import AgentPolicy, Team, idle_team, value
 from marco.tabular.problem import Dynamics
+from marco.tabular.two_steps import TwoSteps, two_steps
 
 SLACK = 1e-9
 """Values that differ by less are equal."""
@@ -146,7 +158,7 @@ class Search:
         if node is None:
             node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
             node.lower = -np.inf if len(histories.belief) else 0.0
-        if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up():
+        if node.upper <= max(floor, node.lower) + SLACK or self.time_is_up():
             return node
         self.expanded += 1
         if t + 1 == self.stages.horizon:
@@ -157,12 +169,13 @@ class Search:
 
     def _finish(self, histories: Histories, node: _Node, floor: float) -> None:
         """At the last step worths are exact, and the first rule is the best."""
-        worth = histories.belief @ self.stages.R[-1]
-        game = Game(
-            histories, worth.reshape(-1, *self.stages.actions), allowed_actions(self.stages, histories)
-        )
+        worth = (histories.belief @ self.stages.R[-1]).reshape(-1, *self.stages.actions)
+        allowed = allowed_actions(self.stages, histories)
+        game = Game(histories, worth, allowed, _lone(self.stages, histories, allowed))
         best = max(floor, node.lower)
-        rule = next(game.rules(lambda: best + SLACK), None)
+        rule = next(game.rules(lambda: best + SLACK, stop=self.time_is_up), None)
+        if rule is None and self.stopped:
+            return
         if rule is not None:
             node.lower, node.rule, best = rule.bound, rule, rule.bound
         node.upper = min(node.upper, best)
@@ -172,7 +185,7 @@ class Search:
         options = _Options(self, histories, t)
         best = [max(floor, node.lower)]
         reached = best[0]
-        for rule in options.game.rules(lambda: best[0] + SLACK, options.refine if options.refines else None):
+        for rule in options.rules(lambda: best[0] + SLACK):
             options.tried += 1
             reward, moved = options.follow(rule)
             if t == 0:
@@ -184,11 +197,7 @@ class Search:
                 best[0] = max(best[0], node.lower)
             if best[0] >= node.upper - SLACK:
                 return
-            if self.stopped:
-                node.upper = min(node.upper, max(rule.bound, reached))
-                return
-        # A bound that was lowered while the time ran out is no worse than the one before.
-        node.upper = node.upper if self.stopped else min(node.upper, max(best[0], reached))
+        node.upper = min(node.upper, max(best[0], reached, options.left))
 
     def revealed(self, outcomes: Float[np.ndarray, " M"], t: int) -> float:
         """What can be earned from step t on if all share what they saw until then, and nothing later."""
@@ -205,7 +214,8 @@ class Search:
         """Seconds since the start."""
         return time.perf_counter() - self.began
 
-    def _time_is_up(self) -> bool:
+    def time_is_up(self) -> bool:
+        """Whether to stop; tells how things stand now and then."""
         elapsed = self.elapsed()
         if self.report is not None and elapsed - self.told >= 1.0:
             self.told = elapsed
@@ -224,16 +234,48 @@ class _Options:
         stages = search.stages
         self.rewards = histories.belief @ stages.R[t]
         self.outcomes = _outcomes(stages, histories)
-        later = stages.informed[t + 1][:, stages.following]
-        self.worth = self.rewards + best_later(self.outcomes, later, stages.groups)
-        self.game = Game(
-            histories, self.worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
-        )
-        self.refined = np.zeros(self.worth.shape, bool)
-        self.rows = np.arange(len(self.worth))
+        self.allowed = allowed_actions(stages, histories)
+        self.left = -np.inf
+        """What no rule that was not tried is worth more than."""
+        self.lone = _lone(stages, histories, self.allowed)
+        self.refined = np.zeros(self.rewards.shape, bool)
+        self.rows = np.arange(len(self.rewards))
         self.tried = 0
         # Before the last step but one, the informed bound is what sharing would give.
         self.refines = t + 2 < stages.horizon
+
+    @cached_property
+    def worth(self) -> Float[np.ndarray, "J JA"]:
+        """A bound on what joint actions in joint histories earn; lowered when it is refined."""
+        stages = self.search.stages
+        return self.rewards + best_later(self.outcomes, stages.later[self.t + 1], stages.groups)
+
+    def rules(self, floor: Callable[[], float]) -> Iterator[Rule]:
+        """The rules that may be worth more than a floor, which may rise meanwhile."""
+        stages, stop = self.search.stages, self.search.time_is_up
+        refine = self.refine if self.refines else None
+        together = self._together()
+        if together is None:
+            game = Game(self.histories, self.worth.reshape(-1, *stages.actions), self.allowed, self.lone)
+            yield from game.rules(floor, refine, stop)
+            self.left = game.left
+            return
+        for bound, chosen in together.rules(floor, stop):
+            each = together.lone.complete(chosen)
+            actions = joint_actions(self.histories, each, stages.actions)
+            if refine is not None:
+                refine(actions)
+                bound = min(bound, float(self.worth[self.rows, actions].sum()))
+            if bound > floor():
+                yield Rule(bound, each, actions)
+        self.left = together.left
+
+    def _together(self) -> TwoSteps | None:
+        """This step and the next, near the end of the horizon."""
+        stages = self.search.stages
+        if self.lone is None or self.t + 3 < stages.horizon or len(self.rows) == 1:
+            return None
+        return two_steps(stages, self.t, self.histories, self.rewards, self.outcomes, self.lone)
 
     def follow(self, rule: Rule) -> tuple[float, Moved]:
         """What a rule earns now, and the histories after it."""
@@ -253,6 +295,14 @@ class _Options:
                 self.worth[j, action] = total
                 changed = True
         return changed
+
+
+def _lone(stages: Stages, histories: Histories, allowed: Allowed) -> LoneChoices | None:
+    """The choices of single agents, if in no joint history the choices of two matter."""
+    if len(histories.each) == 1 or not all(stages.has_twins):
+        return None
+    matters = choosers(stages, (histories.belief > EPSILON).astype(float))
+    return lone_choices(histories.each, allowed, matters, histories.belief.sum(1))
 
 
 def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:
