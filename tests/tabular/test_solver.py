@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from random_tables import benchmark_problem, random_dynamics, turn_taking
 
-from marco.tabular import solver
+from marco.tabular import options, solver
 from marco.tabular.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.heuristics import mdp_bound, pomdp_bound, prepare
 from marco.tabular.histories import Histories
@@ -77,7 +77,8 @@ def test_where_agents_take_turns_the_solver_finds_what_brute_force_finds(seed):
 def test_two_steps_at_once_change_no_optimum(agents, actions, horizon, monkeypatch):
     cases = [turn_taking(np.random.default_rng(seed), agents, 6, actions) for seed in range(5)]
     found = [solve(dynamics, horizon) for dynamics in cases]
-    monkeypatch.setattr(solver, "_lone", lambda stages, histories, allowed: None)
+    for module in (solver, options):
+        monkeypatch.setattr(module, "lone_choices_of", lambda stages, histories, allowed: None)
     plain = [solve(dynamics, horizon) for dynamics in cases]
     assert all(one.optimal for one in found + plain)
     assert [one.lower for one in found] == pytest.approx([one.lower for one in plain], abs=1e-8)
@@ -89,14 +90,14 @@ def test_two_steps_at_once_are_bounded_from_above():
     stages = prepare(dynamics, 2)
     search = solver.Search(stages, None, 0.0, until=math.inf)
     start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
-    options = solver._Options(search, start, 0)
+    choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
     earned = []
-    for rule in options.rules(lambda: -math.inf):
-        reward, moved = options.follow(rule)
+    for rule in choices.rules(lambda: -math.inf):
+        reward, moved = choices.follow(rule)
         exact = reward + search.visit(moved.histories, 1, -math.inf).lower
         assert rule.bound == pytest.approx(exact, abs=1e-9)
         earned.append(exact)
-    assert len(earned) == math.prod(len(actions) for actions in options.lone.options)
+    assert len(earned) == math.prod(len(actions) for actions in choices.lone.options)
 
 
 def test_the_number_of_policies():

@@ -2,9 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,21 +13,18 @@ from jaxtyping import Float
 
 from marco.tabular.best_response import TooManyBeliefsError, jesp
 from marco.tabular.decision_rules import Game, Rule
-from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
+from marco.tabular.heuristics import EPSILON, Stages, prepare
 from marco.tabular.histories import (
     Histories,
     Moved,
     allowed_actions,
     beginning,
-    choosers,
     key,
-    move,
     revealed,
 )
-from marco.tabular.partial_rules import Allowed, Choice, LoneChoices, joint_actions, lone_choices
+from marco.tabular.options import Options, lone_choices_of
 from marco.tabular.policies import AgentPolicy, Team, idle_team, value
 from marco.tabular.problem import Dynamics
-from marco.tabular.two_steps import TwoSteps, two_steps
 
 SLACK = 1e-9
 """Values that differ by less are equal."""
@@ -171,7 +167,7 @@ class Search:
         """At the last step worths are exact, and the first rule is the best."""
         worth = (histories.belief @ self.stages.R[-1]).reshape(-1, *self.stages.actions)
         allowed = allowed_actions(self.stages, histories)
-        game = Game(histories, worth, allowed, _lone(self.stages, histories, allowed))
+        game = Game(histories, worth, allowed, lone_choices_of(self.stages, histories, allowed))
         best = max(floor, node.lower)
         rule = next(game.rules(lambda: best + SLACK, stop=self.time_is_up), None)
         if rule is None and self.stopped:
@@ -182,7 +178,7 @@ class Search:
 
     def _expand(self, histories: Histories, t: int, node: _Node, floor: float) -> None:
         """Try the rules in the order of their bounds, as long as one can be better than what is there."""
-        options = _Options(self, histories, t)
+        options = Options(self.stages, histories, t, self.revealed, self.time_is_up)
         best = [max(floor, node.lower)]
         reached = best[0]
         for rule in options.rules(lambda: best[0] + SLACK):
@@ -224,93 +220,6 @@ class Search:
         if elapsed > self.until:
             self.stopped = True
         return self.stopped
-
-
-class _Options:
-    """The rules to choose from in an occupancy state before the last step, and what they lead to."""
-
-    def __init__(self, search: Search, histories: Histories, t: int) -> None:
-        self.search, self.histories, self.t = search, histories, t
-        stages = search.stages
-        self.rewards = histories.belief @ stages.R[t]
-        self.outcomes = _outcomes(stages, histories)
-        self.allowed = allowed_actions(stages, histories)
-        self.left = -np.inf
-        """What no rule that was not tried is worth more than."""
-        self.lone = _lone(stages, histories, self.allowed)
-        self.refined = np.zeros(self.rewards.shape, bool)
-        self.rows = np.arange(len(self.rewards))
-        self.tried = 0
-        # Before the last step but one, the informed bound is what sharing would give.
-        self.refines = t + 2 < stages.horizon
-
-    @cached_property
-    def worth(self) -> Float[np.ndarray, "J JA"]:
-        """A bound on what joint actions in joint histories earn; lowered when it is refined."""
-        stages = self.search.stages
-        return self.rewards + best_later(self.outcomes, stages.later[self.t + 1], stages.groups)
-
-    def rules(self, floor: Callable[[], float]) -> Iterator[Rule]:
-        """The rules that may be worth more than a floor, which may rise meanwhile."""
-        stages, stop = self.search.stages, self.search.time_is_up
-        refine = self.refine if self.refines else None
-        together = self._together()
-        if together is None:
-            game = Game(self.histories, self.worth.reshape(-1, *stages.actions), self.allowed, self.lone)
-            yield from game.rules(floor, refine, stop)
-            self.left = game.left
-            return
-        for bound, chosen in together.rules(floor, stop):
-            each = together.lone.complete(chosen)
-            actions = joint_actions(self.histories, each, stages.actions)
-            if refine is not None:
-                refine(actions)
-                bound = min(bound, float(self.worth[self.rows, actions].sum()))
-            if bound > floor():
-                yield Rule(bound, each, actions)
-        self.left = together.left
-
-    def _together(self) -> TwoSteps | None:
-        """This step and the next, near the end of the horizon."""
-        stages = self.search.stages
-        if self.lone is None or self.t + 3 < stages.horizon or len(self.rows) == 1:
-            return None
-        return two_steps(stages, self.t, self.histories, self.rewards, self.outcomes, self.lone)
-
-    def follow(self, rule: Rule) -> tuple[float, Moved]:
-        """What a rule earns now, and the histories after it."""
-        reward = float(self.rewards[self.rows, rule.actions].sum())
-        return reward, move(self.search.stages, self.histories, self.outcomes[self.rows, rule.actions])
-
-    def refine(self, actions: Choice) -> bool:
-        """Bound what actions lead to as if all histories were shared right afterwards, and only then."""
-        if not self.tried and self.search.stages.horizon <= 5:
-            return False  # over few steps, trying the first rule costs less than a tighter bound
-        changed = False
-        for j in np.flatnonzero(~self.refined[self.rows, actions]):
-            action = actions[j]
-            self.refined[j, action] = True
-            total = self.rewards[j, action] + self.search.revealed(self.outcomes[j, action], self.t + 1)
-            if total < self.worth[j, action] - EPSILON:
-                self.worth[j, action] = total
-                changed = True
-        return changed
-
-
-def _lone(stages: Stages, histories: Histories, allowed: Allowed) -> LoneChoices | None:
-    """The choices of single agents, if in no joint history the choices of two matter."""
-    if len(histories.each) == 1 or not all(stages.has_twins):
-        return None
-    matters = choosers(stages, (histories.belief > EPSILON).astype(float))
-    return lone_choices(histories.each, allowed, matters, histories.belief.sum(1))
-
-
-def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:
-    """What follows every joint action in every joint history; impossible states are left out of the sum."""
-    possible = np.flatnonzero(histories.belief.any(0))
-    if 2 * possible.size > stages.d0.size:
-        return np.tensordot(histories.belief, stages.G, 1)
-    return np.tensordot(histories.belief[:, possible], stages.G[possible], 1)
 
 
 def _team(stages: Stages, root: _Node) -> Team:
