@@ -1,10 +1,32 @@
 """What is compiled once is kept for the next run of the tests, and for the worker beside this one."""
 
 import os
+import sys
 from pathlib import Path
+
+import pytest
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # Tests compile much and run little: code that is compiled twice as fast is worth being slower.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process; what it printed, and its exit status."""
+    from marco.cli import main
+
+    def run_marco(*arguments):
+        monkeypatch.setattr(sys, "argv", ["marco", *map(str, arguments)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        try:
+            main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code
+        captured = capsys.readouterr()
+        return captured.out, captured.err, status
+
+    return run_marco

@@ -2,26 +2,7 @@ import sys
 
 import pytest
 
-from marco.cli import main
 from marco.commands.common import parse_settings
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process; what it printed, and its exit status."""
-
-    def run_marco(*arguments):
-        monkeypatch.setattr(sys, "argv", ["marco", *arguments])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        try:
-            main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code
-        captured = capsys.readouterr()
-        return captured.out, captured.err, status
-
-    return run_marco
 
 
 def test_worlds_lists_sizes_and_optima(run):

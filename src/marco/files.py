@@ -1,7 +1,8 @@
 """Files that are there whole or not at all, whatever happens; and that say so when they are damaged."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile
@@ -28,19 +29,29 @@ def load_arrays(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged, or no file of arrays: {error}") from error
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file could not be written: the disk may be full."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{error.strerror}. Nothing written before it is lost: make room, and resume."
+        raise OSError(f"{path} could not be written: {why}") from error
+
+
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write under another name, flush to the disk, rename, and flush the folder."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with naming(path), temporary.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
+    except OSError:
         temporary.unlink(missing_ok=True)
-        why = f"{error.strerror}. Nothing written before it is lost: make room, and go on."
-        raise OSError(f"{path} could not be written: {why}") from error
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+        raise
+    with naming(path):
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)

@@ -1,7 +1,7 @@
 """The settings of Algorithm 1."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from marco.learners.learner import Learner
 from marco.model.fit import ModelSettings
@@ -69,3 +69,27 @@ class MarcoSettings:
     def schedule(self) -> tuple[int, ...]:
         """How many samples there are to be at each fit of the model."""
         return (*range(self.first, self.samples, self.chunk), self.samples)
+
+
+def checked_changes(changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of settings by name, as a command line gives them, in the types of the settings."""
+    kinds = get_type_hints(MarcoSettings)
+    for name in changes:
+        if name not in kinds:
+            raise ValueError(f"MARCO has no setting {name!r}: it has {', '.join(kinds)}.")
+    return {name: _checked(name, kinds[name], value) for name, value in changes.items()}
+
+
+def _checked(name: str, kind: Any, value: Any) -> Any:
+    if get_origin(kind) is Literal:
+        *names, last = get_args(kind)
+        if value not in get_args(kind):
+            raise ValueError(f"{name} must be {', '.join(names)} or {last}, got {value!r}.")
+        return value
+    words = {bool: "True or False", int: "a whole number", float: "a number"}
+    if kind not in words:
+        raise ValueError(f"{name} cannot be changed by name: it comes from the preset and the learner.")
+    fits = isinstance(value, int | float if kind is float else kind)
+    if not fits or isinstance(value, bool) != (kind is bool):
+        raise ValueError(f"{name} must be {words[kind]}, got {value!r}.")
+    return kind(value)

@@ -9,20 +9,22 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import numpy as np
 import tyro
-from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from marco.commands.common import cell, console, parse_settings
 from marco.environments.environment import Environment, HostWorld
 from marco.environments.worlds import make, optimum
-from marco.experiments.marco_run import MarcoRun, Stopped
+from marco.experiments.marco_progress import MarcoProgress
+from marco.experiments.marco_run import Logged, MarcoRun, Stopped
 from marco.experiments.model_free import ModelFree
 from marco.experiments.plots import run_figure
 from marco.experiments.presets import LearnerName, Preset, make_learner
-from marco.experiments.progress import MarcoProgress, TrainingProgress, live_bar
-from marco.experiments.runs import append_metrics, create_run, save_policy
+from marco.experiments.progress import TrainingProgress, live_bar
+from marco.experiments.runs import append_metrics, check_free, create_run, save_policy
 from marco.learners.learner import Learner
 from marco.learners.q_learning import QLearner
+from marco.logged import for_seeds, read_logged
 
 BASELINES = {
     "switch": "tuned IQL has 0.684 after 193,000 samples and 0.702 after 240,000 (ten seeds; "
@@ -62,7 +64,13 @@ class Train:
     set: tuple[str, ...] = ()
     """Settings of the world, as in --set agents=4 horizon=10."""
     change: tuple[str, ...] = ()
-    """Settings of MARCO, as in --change lam=0 collector=random kind=joint-observation."""
+    """Settings of MARCO, as in --change lam=0 collector=random kind=joint-observation (see docs/runs.md)."""
+    data: tuple[Path, ...] = ()
+    """MARCO: real episodes to start from: folders of earlier runs of the same world, or files."""
+    data_counts: bool = True
+    """Whether the steps of --data count against the budget."""
+    tensorboard: bool = False
+    """MARCO: write what is learned for TensorBoard too, into the run's folder."""
 
     def run(self) -> None:
         """Train, and save the team."""
@@ -81,9 +89,15 @@ class Train:
         if self.evaluate_every is not None:
             raise ValueError("--evaluate-every is for --method model-free: MARCO is judged at its end.")
         tests = 1_000 if isinstance(world, Environment) else 20
+        settings = parse_settings(self.set)
+        chunks = for_seeds(read_logged(self.data, self.world, settings, world.spec), len(seeds))
+        logged = None
+        if chunks:
+            steps = sum(int(np.asarray(chunk.mask)[0].sum()) for chunk in chunks)
+            logged = Logged(tuple(map(str, self.data)), steps, self.data_counts)
         run = MarcoRun(
             world=self.world,
-            world_settings=parse_settings(self.set),
+            world_settings=settings,
             preset=self.preset,
             learner=self.learner,
             samples=self.samples,
@@ -91,13 +105,20 @@ class Train:
             seeds=seeds,
             test_episodes=tests if self.episodes is None else self.episodes,
             out=self.out or Path("runs") / f"{world.spec.name}-marco-{self.seed}",
+            logged=logged,
+            tensorboard=self.tensorboard,
         )
-        run.create()
+        run.create(chunks)
         follow(run)
 
     def _run_model_free(self, world: Environment[Any] | HostWorld, seeds: tuple[int, ...]) -> None:
-        if self.change:
-            raise ValueError("--change is for --method marco.")
+        for option, given in (
+            ("change", self.change),
+            ("data", self.data),
+            ("tensorboard", self.tensorboard),
+        ):
+            if given:
+                raise ValueError(f"--{option} is for --method marco.")
         learner = make_learner(self.preset, world.spec, self.learner)
         samples = 1_000_000 if self.samples is None else self.samples
         # In a host world test episodes are real steps, taken one by one: few will do.
@@ -110,6 +131,7 @@ class Train:
         settings = parse_settings(self.set)
         facts = {"world": self.world, "settings": settings, "method": self.method, "preset": self.preset}
         budget = {"samples": samples, "seeds": list(seeds), "evaluate_every": every}
+        check_free(out)
         create_run(out, {**facts, **budget, "test_episodes": tests}, learner)
         try:
             self._follow(training, out)
@@ -146,9 +168,8 @@ class Resume:
 def follow(run: MarcoRun) -> None:
     """Run to the end, saying what happens; show what came of it."""
     try:
-        samples = run.settings.samples
-        with live_bar(console, samples, TimeElapsedColumn()) as update:
-            progress = MarcoProgress(console, samples, update)
+        progress = MarcoProgress(console, run.settings.schedule)
+        with progress.live():
             for event in run.follow():
                 progress.show(event)
     except Stopped:
@@ -170,9 +191,11 @@ def show_result(run: MarcoRun) -> None:
     console.print(table)
     if (baseline := BASELINES.get(run.world)) and not run.world_settings:
         console.print(f"Model-free, for comparison: {baseline}")
+    if result["logged"]:
+        console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
     if tests := sum(row["steps"] for row in result["real"]):
         console.print(f"{tests:,} more real steps were taken to judge the teams, and taught them nothing.")
-    figure = run_figure(run.out)
+    figure = run_figure(run)
     console.print(f"Figure: {figure}")
     console.print(f"The team is in {run.out}: marco evaluate {run.out}")
 

@@ -7,16 +7,15 @@ metrics.jsonl       one line per phase; lists hold one number per seed
 policy/seed-S.npz   the team of each seed; `marco.load` reads it
 result.json         what the teams are worth in the true world
 figures/            drawn from the above
+tensorboard/        the metrics again, if asked for
 """
 
 import json
-import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import jax
@@ -30,14 +29,39 @@ from marco.experiments.journal import RunJournal, alone
 from marco.experiments.marco_presets import MarcoPreset, marco_settings
 from marco.experiments.model_free import judge
 from marco.experiments.presets import LearnerName
-from marco.experiments.runs import create_run, read_config, save_policy
+from marco.experiments.runs import check_free, create_run, read_config, read_metrics, save_policy
 from marco.experiments.seeds import policy_of_seed
+from marco.experiments.stopping import stopping
+from marco.experiments.tensorboard import TensorBoard, summary_writer
 from marco.files import write_atomically
-from marco.plan import MarcoSettings
+from marco.plan import MarcoSettings, checked_changes
+from marco.types import Episode
 
 
 class Stopped(Exception):  # noqa: N818  (not an error)
     """The user asked the run to stop; it can be resumed."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The real episodes that a run starts from."""
+
+    files: tuple[str, ...]
+    """Where they came from; the run has its own copy."""
+    samples: int
+    """Real steps, of each seed."""
+    counts: bool
+    """Whether they count against the budget."""
+
+    def plan(self, settings: MarcoSettings) -> MarcoSettings:
+        """The settings as they are with these samples among those of the run."""
+        total = settings.samples if self.counts else settings.samples + self.samples
+        if self.samples > total:
+            raise ValueError(
+                f"--data holds {self.samples:,} samples, more than the budget of {total:,}: give --samples "
+                f"{self.samples} or more, or --no-data-counts."
+            )
+        return replace(settings, samples=total, first=max(settings.first, self.samples))
 
 
 @dataclass(frozen=True)
@@ -53,6 +77,8 @@ class MarcoRun:
     seeds: tuple[int, ...]
     test_episodes: int
     out: Path
+    logged: Logged | None = None
+    tensorboard: bool = False
 
     @classmethod
     def read(cls, out: Path) -> "MarcoRun":
@@ -70,6 +96,8 @@ class MarcoRun:
             seeds=tuple(config["seeds"]),
             test_episodes=config["test_episodes"],
             out=out,
+            logged=_logged(config["logged"]),
+            tensorboard=config["tensorboard"],
         )
         if json.loads(json.dumps(asdict(run.settings))) != config["marco"]:
             raise ValueError(
@@ -86,9 +114,11 @@ class MarcoRun:
     @cached_property
     def settings(self) -> MarcoSettings:
         """The letters of Algorithm 1."""
-        return marco_settings(self.preset, self.true_world.spec, self.samples, self.learner, **self.changes)
+        changes = checked_changes(self.changes)
+        settings = marco_settings(self.preset, self.true_world.spec, self.samples, self.learner, **changes)
+        return settings if self.logged is None else self.logged.plan(settings)
 
-    def create(self) -> None:
+    def create(self, logged: Sequence[Episode] = ()) -> None:
         """Make the folder; nothing is compiled or played before all settings are found good."""
         settings, world = self.settings, self.true_world
         if not isinstance(world, Environment) and len(self.seeds) > 1:
@@ -96,6 +126,9 @@ class MarcoRun:
                 f"{world.spec.name} is no JAX world and runs one seed at a time, got seeds "
                 f"{list(self.seeds)}: start one process per seed."
             )
+        if self.tensorboard:
+            summary_writer()
+        check_free(self.out)
         facts = {
             "world": self.world,
             "settings": self.world_settings,
@@ -106,24 +139,47 @@ class MarcoRun:
             "changes": self.changes,
             "seeds": list(self.seeds),
             "test_episodes": self.test_episodes,
+            "logged": None if self.logged is None else asdict(self.logged),
+            "tensorboard": self.tensorboard,
             "marco": asdict(settings),
         }
+        # Before config.json, which makes a run of the folder: none begins without its logged episodes.
+        dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
+        for chunk in logged:
+            dataset.append(chunk)
         create_run(self.out, facts, settings.team)
 
     def follow(self) -> Iterator[Event]:
         """Run, or go on, to the end; the teams and what they are worth are then in the folder."""
         world = self.true_world
-        with alone(self.out), _stopping() as stop:
+        with alone(self.out), stopping(f"marco resume {self.out}") as stop, self._board() as board:
             dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
             marco = Marco(world, self.settings, self.seeds, dataset, RunJournal(self.out))
             for event, state in marco.run():
                 if event.phase == "done":
-                    self._conclude(world, marco, state)
+                    result = self._conclude(world, marco, state)
+                    if board:
+                        board.add_scalars(
+                            "real/return", [row["mean"] for row in result["real"]], event.samples
+                        )
+                elif board and event.over:
+                    board.add(event)
                 yield event
                 if stop.asked and event.phase != "done":
                     raise Stopped
 
-    def _conclude(self, world: Environment[Any] | HostWorld, marco: Marco, state: MarcoState) -> None:
+    @contextmanager
+    def _board(self) -> Iterator[TensorBoard | None]:
+        board = TensorBoard(self.out, self.seeds) if self.tensorboard else None
+        try:
+            yield board
+        finally:
+            if board:
+                board.close()
+
+    def _conclude(
+        self, world: Environment[Any] | HostWorld, marco: Marco, state: MarcoState
+    ) -> dict[str, Any]:
         """Save the teams, and judge them in the true world, counted apart."""
         rows = []
         for index, seed in enumerate(self.seeds):
@@ -131,34 +187,17 @@ class MarcoRun:
             save_policy(self.out / "policy" / f"seed-{seed}.npz", policy)
             estimate = judge(jax.random.key(1_000_000), world, policy, self.test_episodes)
             rows.append({"seed": seed, **estimate._asdict()})
-        imagined = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()][-1]
+        imagined = read_metrics(self.out)[-1]
         result = {
             "samples": np.asarray(marco.dataset.samples).tolist(),
+            "logged": 0 if self.logged is None else self.logged.samples,
             "optimum": optimum(world),
             "imagined": imagined["numbers"]["imagined_return"],
             "real": rows,
         }
         write_atomically(self.out / "result.json", (json.dumps(result, indent=1) + "\n").encode())
+        return result
 
 
-class _Stop:
-    """Whether the user has asked to stop."""
-
-    asked = False
-
-
-@contextmanager
-def _stopping() -> Iterator[_Stop]:
-    """The first Ctrl-C lets the phase end; the second ends at once, which is as safe."""
-    stop = _Stop()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.asked = True
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        print("\nStopping when this phase is done; Ctrl-C again stops at once. Nothing is lost.", flush=True)
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _logged(facts: dict[str, Any] | None) -> Logged | None:
+    return None if facts is None else Logged(tuple(facts["files"]), facts["samples"], facts["counts"])

@@ -1,14 +1,12 @@
 """What a run shows while it runs: a live line in a terminal, plain lines elsewhere."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
-from marco.algorithm import Event
 from marco.experiments.model_free import Evaluation
 
 Update = Callable[[int, str], None]
@@ -50,36 +48,13 @@ class TrainingProgress:
             self._console.print(line, soft_wrap=True)
 
 
-class MarcoProgress:
-    """Follows a run of MARCO from phase to phase."""
-
-    def __init__(self, console: Console, samples: int, update: Update) -> None:
-        self._console, self._samples, self._update = console, samples, update
-        self._before = time.perf_counter()
-
-    def show(self, event: Event) -> None:
-        """One more phase is over."""
-        now = time.perf_counter()
-        seconds, self._before = now - self._before, now
-        if event.phase in ("done", "team") and not event.numbers:
-            return
-        self._update(event.samples, NEXT[event.phase])
-        told = ", ".join(
-            f"{name.replace('_', ' ')} {spread(values)}" for name, values in event.numbers.items()
-        )
-        self._console.print(
-            f"{event.samples:,} of {self._samples:,} real samples, {event.phase}: {told} ({seconds:.1f} s)",
-            soft_wrap=True,
-        )
-
-
-NEXT = {"collect": "fitting the model", "fit": "training in the model", "team": "training to explore"}
-NEXT |= {"explore": "collecting", "finish": "judging", "done": "done"}
-"""What follows each phase, in words."""
-
-
-def spread(values: list[float]) -> str:
-    """A mean, with the lowest and the highest if there are several."""
-    if len(values) == 1:
-        return f"{values[0]:.4f}"
-    return f"{np.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
+def spread(values: Sequence[float | int | None]) -> str:
+    """A mean, with the lowest and the highest if there are several; None is left out."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "unknown"
+    show = "{:,}" if all(isinstance(value, int) for value in known) else "{:.4f}"
+    if len(known) == 1:
+        return show.format(known[0])
+    low, high = show.format(min(known)), show.format(max(known))
+    return f"{show.format(type(known[0])(np.mean(known)))} ({low} to {high})"

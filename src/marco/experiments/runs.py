@@ -18,7 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from marco.files import save_arrays, write_atomically
+from marco.files import naming, save_arrays, write_atomically
 from marco.learners.learner import Learner, RecurrentPolicy
 from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork, head_table
 from marco.policy import FORMAT
@@ -35,10 +35,14 @@ WEIGHTS = {
 """The parts of a team's network by their names in a policy file."""
 
 
-def create_run(path: Path, settings: dict[str, Any], learner: Learner) -> None:
-    """Make the folder and write down what will happen in it. A folder that holds anything is refused."""
+def check_free(path: Path) -> None:
+    """Refuse a folder that holds anything."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already: choose another --out, or remove it.")
+
+
+def create_run(path: Path, settings: dict[str, Any], learner: Learner) -> None:
+    """Write down what will happen in a folder, which is made if need be: this makes a run of it."""
     (path / "policy").mkdir(parents=True)
     facts = {
         "format": FORMAT,
@@ -61,9 +65,15 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is damaged: {error}") from error
 
 
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines that `append_metrics` wrote."""
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
 def append_metrics(path: Path, metrics: dict[str, Any]) -> None:
     """Add a line to the metrics; it is on the disk when this returns."""
-    with (path / "metrics.jsonl").open("a") as file:
+    whole = path / "metrics.jsonl"
+    with naming(whole), whole.open("a") as file:
         file.write(json.dumps(metrics, allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
