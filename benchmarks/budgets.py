@@ -1,20 +1,29 @@
-"""What MARCO reaches on a budget of real samples, all seeds at once, and where the time goes.
+"""What MARCO reaches on budgets of real samples, all seeds at once, and where the time goes.
 
-    python benchmarks/budgets.py WORLD [--preset default] [--samples N] [--seeds 10] [--change name=value ...]
+    python benchmarks/budgets.py WORLD --samples 1000 2000 5000 [--preset default] [--seeds 10]
+        [--change name=value ...] [--name NAME] [--rehearse]
 
-Real returns are exact where chance can be enumerated, else means over 2,000 test episodes, counted apart.
+Each budget is a run of its own up to its last model; the teams of all budgets are then trained at once, each
+in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
+episodes, counted apart. Seconds are of all seeds together; `compiling` is the part that went into
+compilation. With --rehearse little is learned and all is compiled: it fills JAX's compilation cache.
 """
 
 import argparse
 import json
 import tempfile
 import time
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
 
-from marco.algorithm import Marco
+from marco.algorithm import Event, Marco, MarcoState
 from marco.commands.common import parse_settings
 from marco.dataset import Dataset
 from marco.environments.worlds import make, optimum
@@ -22,6 +31,9 @@ from marco.experiments.marco_presets import marco_settings
 from marco.experiments.model_free import judge
 from marco.experiments.seeds import policy_of_seed
 from record import RESULTS, provenance
+
+LITTLE = {"explorer_steps": 1, "final_updates": 1}
+"""For a rehearsal: how often a loop goes round is no part of the compiled program."""
 
 
 class Forgetful:
@@ -32,9 +44,51 @@ class Forgetful:
     def keep(self, step: int, state: Any, event: Any) -> None:
         """Let it go."""
 
+    def note(self, step: int, event: Any) -> None:
+        """Let it go."""
+
     def restore(self, like: Any) -> Any:
         """There is nothing to go back to."""
         raise RuntimeError("nothing was kept.")
+
+
+class Clock:
+    """Seconds by phase, and how many of them went into compilation."""
+
+    def __init__(self) -> None:
+        self.phases: dict[str, dict[str, float]] = defaultdict(lambda: {"seconds": 0.0, "compiling": 0.0})
+        self._compiling = 0.0
+        self._since = (time.perf_counter(), 0.0)
+        jax.monitoring.register_event_duration_secs_listener(self._hear)
+
+    def _hear(self, event: str, seconds: float, **_: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            self._compiling += seconds
+
+    def lap(self, phase: str) -> None:
+        """What has passed since the last lap was this phase."""
+        now = (time.perf_counter(), self._compiling)
+        self.phases[phase]["seconds"] += now[0] - self._since[0]
+        self.phases[phase]["compiling"] += now[1] - self._since[1]
+        self._since = now
+
+    def told(self) -> dict[str, dict[str, float]]:
+        """Rounded."""
+        return {name: {k: round(v, 2) for k, v in row.items()} for name, row in self.phases.items()}
+
+
+def up_to_the_last_model(marco: Marco, clock: Clock) -> tuple[list[Event], MarcoState]:
+    """Run until the budget is spent and the model fitted to all of it."""
+    events = []
+    for event, state in marco.run():
+        clock.lap(event.phase)
+        if not event.over:
+            continue
+        events.append(event)
+        print(f"{event.samples:>7,} of {marco.settings.samples:,} {event.phase}", flush=True)
+        if event.phase == "fit" and event.samples == marco.settings.samples:
+            return events, state
+    raise RuntimeError("the run ended before its last model.")
 
 
 def main() -> None:
@@ -42,34 +96,70 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("world")
     parser.add_argument("--preset", choices=["default", "paper"], default="default")
-    parser.add_argument("--samples", type=int)
+    parser.add_argument("--samples", type=int, nargs="+", required=True)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--change", nargs="*", default=[])
-    parser.add_argument("--name", help="of the result's file; WORLD-PRESET-SAMPLES by default")
+    parser.add_argument("--name", help="of the result's file; WORLD-PRESET by default")
     parser.add_argument("--out", type=Path, default=RESULTS / "marco")
+    parser.add_argument("--rehearse", action="store_true")
     arguments = parser.parse_args()
     world, changes = make(arguments.world), parse_settings(tuple(arguments.change), "--change")
-    settings = marco_settings(arguments.preset, world.spec, arguments.samples, **changes)
+    budgets: list[int] = sorted(arguments.samples)
     seeds = tuple(range(arguments.first_seed, arguments.first_seed + arguments.seeds))
-    phases, start = [], time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        marco = Marco(world, settings, seeds, Dataset(Path(folder), world.spec, len(seeds)), Forgetful())
-        for event, state in marco.run():  # noqa: B007  (the last state is the result)
-            seconds = time.perf_counter() - start
-            phases.append({**event._asdict(), "seconds": seconds})
-            print(f"{seconds:7.1f} s {event.samples:>7,} {event.phase}", flush=True)
-    policies = [policy_of_seed(settings.team, state.team, index) for index in range(len(seeds))]
-    key = jax.random.key(1_000_000)
-    real = [judge(key, world, policy, 2_000)._asdict() for policy in policies]
-    facts = {"world": arguments.world, "preset": arguments.preset, "samples": settings.samples}
-    result = {**provenance(), **facts, "changes": changes, "seeds": seeds, "optimum": optimum(world)}
-    returns = [row["mean"] for row in real]
-    print(f"real return {sum(returns) / len(returns):.4f}, from {min(returns):.4f} to {max(returns):.4f}")
+    rows, last = study(world, arguments.preset, budgets, seeds, changes, arguments.rehearse)
+    if arguments.rehearse:
+        return
+    facts = {"world": arguments.world, "preset": arguments.preset, "changes": changes, "seeds": seeds}
+    result = {**provenance(), **facts, "optimum": optimum(world), "budgets": rows, "finish": last}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    name = arguments.name or f"{arguments.world}-{arguments.preset}-{settings.samples}"
-    path = arguments.out / f"{name}.json"
-    path.write_text(json.dumps({**result, "real": real, "phases": phases}, indent=1) + "\n")
+    path = arguments.out / f"{arguments.name or f'{arguments.world}-{arguments.preset}'}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def study(
+    world: Any, preset: Any, budgets: list[int], seeds: tuple[int, ...], changes: Any, rehearse: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row per budget; and how long training and judging all teams took."""
+    rows, states = [], []
+    for samples in budgets[-1:] if rehearse else budgets:
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder:
+            settings = marco_settings(preset, world.spec, samples, **changes)
+            if rehearse:
+                few = {"first": settings.chunk, "samples": settings.chunk + 1}
+                settings = replace(settings, **LITTLE, **few, team_steps=min(1, settings.team_steps))
+            dataset = Dataset(Path(folder), world.spec, len(seeds))
+            marco = Marco(world, settings, seeds, dataset, Forgetful(), capacity=max(budgets))
+            events, state = up_to_the_last_model(marco, clock)
+        states.append(state)
+        told = [event._asdict() for event in events]
+        rows.append({"samples": samples, "phases": told, "seconds": clock.told()})
+    clock = Clock()
+    several = 1 if rehearse else len(budgets)
+    # In a rehearsal the same arrays stand for all budgets: shapes are what matters.
+    joined = jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves), *(states * len(budgets) if rehearse else states)
+    )
+    marco = replace(marco, seeds=seeds * len(budgets))
+    finishing = marco.finish(len(settings.schedule) - 1, budgets[-1], joined)
+    for event, state in finishing:  # noqa: B007  (the last state is the result)
+        clock.lap("finish")
+        print(f"finish {event.share:.2f} {clock.phases['finish']['seconds']:.1f} s", flush=True)
+    imagined = np.reshape(event.numbers["imagined_return"], (len(budgets), len(seeds)))
+    for index in range(several):
+        policies = [
+            policy_of_seed(settings.team, state.team, index * len(seeds) + seed) for seed in range(len(seeds))
+        ]
+        real = [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
+        returns = [row["mean"] for row in real]
+        print(
+            f"{budgets[index]:,}: {np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}",
+            flush=True,
+        )
+        rows[index] |= {"imagined": imagined[index].tolist(), "real": real}
+    clock.lap("judge")
+    return rows, {"seconds": clock.told()}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,22 @@ def provenance() -> dict[str, Any]:
     }
 
 
+class Sources:
+    """Which commands made the rows of a file that several have added to: a row names its source's number."""
+
+    def __init__(self, held: list[dict[str, Any]]) -> None:
+        self.held = held
+        self.mine: dict[str, Any] | None = None
+
+    def count(self) -> int:
+        """Count one more row of this command; the number of this command."""
+        if self.mine is None:
+            self.mine = {**provenance(), "runs": 0}
+            self.held.append(self.mine)
+        self.mine["runs"] += 1
+        return len(self.held) - 1
+
+
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     cpuinfo = Path("/proc/cpuinfo")

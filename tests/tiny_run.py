@@ -16,7 +16,8 @@ from marco.environments.switch import NONE, TELL, Switch
 from marco.experiments.journal import RunJournal, alone
 from marco.learners.q_learning import QLearner
 from marco.logged import LoggedEpisode
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.plan import MarcoSettings
 from marco.rollout import Policy, RandomPolicy, rollouts

@@ -14,7 +14,7 @@ from marco.environments.jaxmarl import JaxMARLWorld
 from marco.environments.pettingzoo import PettingZooWorld
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.environments.tabular import Tabular, tabular
+from marco.environments.tabular import Tabular, from_tables
 from marco.environments.worlds import WORLDS, make, optimum
 from marco.evaluation import exact_value, sampled_value
 from marco.learners.mappo import MAPPO
@@ -57,6 +57,7 @@ __all__ = [
     "begin",
     "binary",
     "exact_value",
+    "from_tables",
     "load",
     "make",
     "optimum",
@@ -64,7 +65,6 @@ __all__ = [
     "rollout",
     "rollouts",
     "sampled_value",
-    "tabular",
     "train",
     "train_best",
 ]

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper: MARCO, multi-agent RL with centralised models and exploration.
 
 The loop is `Marco.run`. What it does to all seeds at once is in `over_seeds`; everything real goes through
-`Marco._collect`. What happens between two phases is kept by a `Journal`, so that a run can be stopped
+`Marco.collect`. What happens between two phases is kept by a `Journal`, so that a run can be stopped
 anywhere and go on as if it had not been.
 """
 
@@ -28,6 +28,7 @@ from marco.over_seeds import (
     exploration_worlds,
     fit_models,
     forget,
+    guided_worlds,
     limits_of_batch,
     play_batch,
     seed_key,
@@ -99,6 +100,8 @@ class Marco:
     dataset: Dataset
     journal: Journal
     known: tuple[tuple[ComponentName, Any], ...] = ()
+    capacity: int | None = None
+    """For how many samples to make room, if not for the budget: what is compiled depends on it."""
 
     def run(self) -> Iterator[tuple[Event, MarcoState]]:
         """Algorithm 1. As it goes: where the phase stands, and what has been learned so far."""
@@ -107,12 +110,12 @@ class Marco:
             if step < self.journal.latest:
                 self._check_collected(target)
             else:
-                for event in self._collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
+                for event in self.collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
                     if event.over:
                         self.journal.note(step + 1, event)
                     yield event, state
             last = target == self.settings.samples
-            lines = (self._fit, self._finish) if last else (self._fit, self._train_team, self._explore)
+            lines = (self.fit, self.finish) if last else (self.fit, self.train_team, self.explore)
             for line in lines:  # lines 6, 7 and 8
                 step += 1
                 if step < self.journal.latest:
@@ -137,7 +140,7 @@ class Marco:
         team, explorer = begin_both(self._keys(0, 0), self.settings.team, self.settings.explorer, self.spec)
         return MarcoState(team, explorer, None)
 
-    def _collect(self, iteration: int, target: int, state: MarcoState) -> Iterator[Event]:
+    def collect(self, iteration: int, target: int, state: MarcoState) -> Iterator[Event]:
         """Fill D up to `target` samples of each seed, not one more; a batch is stored before it is used."""
         before = self.settings.schedule[iteration - 1] if iteration else 0
         policy = self._collector(iteration, state)
@@ -147,17 +150,17 @@ class Marco:
             self.dataset.append(self._play(policy, missing))
         yield Event("collect", iteration, target, self._collected(before, target, state))
 
-    def _fit(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
+    def fit(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """Line 6: train the model on all of D, from scratch."""
         yield Event("fit", iteration, target, {}, 0.0), state
         keys = self._keys(iteration, 2)
-        model, reports = fit_models(keys, self._data(target), self.settings, self.world.spec, self.known)
+        model, reports = self._fit_models(keys, self._data(target))
         losses = {
             name: np.asarray(report.loss).sum(-1).mean(-1).tolist() for name, report in reports[0].items()
         }
         yield Event("fit", iteration, target, losses), state._replace(model=model)
 
-    def _train_team(
+    def train_team(
         self, iteration: int, target: int, state: MarcoState
     ) -> Iterator[tuple[Event, MarcoState]]:
         """Line 7: train Q_theta inside the model."""
@@ -171,7 +174,7 @@ class Marco:
             numbers = {"imagined_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
             yield Event("team", iteration, target, numbers, piece.share), state._replace(team=piece.states)
 
-    def _explore(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
+    def explore(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """Line 8: train Q_phi inside the model, on the reward of Equation 1, seeing the state."""
         settings, explorer = self.settings, state.explorer
         if settings.collector != "explorer":
@@ -189,7 +192,7 @@ class Marco:
             event = Event("explore", iteration, target, numbers, piece.share)
             yield event, state._replace(explorer=piece.states)
 
-    def _finish(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
+    def finish(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """The budget is spent: train the team to the end in the last model; keep the best, judged there."""
         settings, learner = self.settings, self.settings.team
         yield Event("finish", iteration, target, {}, 0.0), state
@@ -197,13 +200,23 @@ class Marco:
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        for piece in train_restarts_for(keys.train, state.model, learner, teams, settings.final_updates):
+        worlds = self._worlds_to_finish(iteration, state)
+        for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
             teams, steps = piece.states, piece.steps.sum(-1).tolist()
             numbers = {"imagined_return": piece.returns.max(-1).tolist(), "model_steps": steps}
             yield Event("finish", iteration, target, numbers, 0.95 * piece.share), state
         team, values = choose_restarts(keys.judge, state.model, learner, teams)
         numbers = {"imagined_return": np.asarray(values).tolist(), "model_steps": steps}
         yield Event("finish", iteration, target, numbers), state._replace(team=team)
+
+    def _worlds_to_finish(self, iteration: int, state: MarcoState) -> Any:
+        """The models; a trained exploration policy may lead the team to where it would not get by itself."""
+        settings = self.settings
+        if not settings.guided or settings.collector != "explorer" or not iteration:
+            return state.model
+        return guided_worlds(
+            state.model, settings.explorer, state.explorer, settings.epsilon, settings.guided
+        )
 
     def _collector(self, iteration: int, state: MarcoState) -> Policy:
         """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""
@@ -256,18 +269,23 @@ class Marco:
             )
 
     def _data(self, target: int) -> Any:
-        """D as rows, stacked over seeds; its shape depends on the budget alone."""
-        kind, spec, capacity = self.settings.kind, self.world.spec, self.settings.samples
+        """D as rows, stacked over seeds; its shape depends on the capacity alone."""
+        kind, spec, capacity = self.settings.kind, self.world.spec, self.capacity or self.settings.samples
         rows = [
             view_and_gather(kind, spec, self.dataset.episodes(index, target), capacity)
             for index in range(len(self.seeds))
         ]
         return stacked(rows)
 
+    @property
+    def _fit_models(self) -> Any:
+        settings = self.settings
+        fixed = {"kind": settings.kind, "model": settings.model, "member_per": settings.member_per}
+        return partial(fit_models, spec=self.world.spec, known=self.known, **fixed)
+
     def _template(self, target: int) -> MarcoState:
         """The shape of what is learned by the time of a checkpoint."""
-        fit = partial(fit_models, settings=self.settings, spec=self.world.spec, known=self.known)
-        model, _ = jax.eval_shape(fit, self._keys(0, 2), self._data(target))
+        model, _ = jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))
         return self._begin()._replace(model=model)
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:

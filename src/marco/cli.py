@@ -7,9 +7,10 @@ from pathlib import Path
 import jax
 import tyro
 
+from marco.commands.exploring import Rmax
 from marco.commands.judging import Evaluate, Model
+from marco.commands.planning import Bound, Solve
 from marco.commands.playing import Play, Worlds
-from marco.commands.tables import Bound, Rmax, Solve
 from marco.commands.training import Resume, Train
 from marco.environments.environment import WorldError
 

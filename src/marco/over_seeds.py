@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment
-from marco.exploration import ExplorationEnvironment, exploration_spec
+from marco.exploration import ExplorationEnvironment, GuidedEnvironment, SeesState, exploration_spec
 from marco.learners.learner import Learner, Metrics
-from marco.model.rivals import fit_data
+from marco.model.fit import ModelSettings
+from marco.model.learned import MemberPer
+from marco.model.rivals import ModelKind, fit_data
 from marco.model.uncertainty import BonusName
-from marco.plan import MarcoSettings
-from marco.rollout import Policy, rollout
+from marco.rollout import EpsilonGreedy, Policy, rollout
 from marco.training import (
     RestartKeys,
     TrainingState,
@@ -84,15 +85,21 @@ def play_batch(
     return jax.vmap(one)(keys, policies, limits)
 
 
-@partial(jax.jit, static_argnames=("settings", "spec", "known"))
+@partial(jax.jit, static_argnames=("kind", "model", "member_per", "spec", "known"))
 def fit_models(
-    keys: Key[Array, " seeds"], data: Any, settings: MarcoSettings, spec: Spec, known: tuple[Any, ...]
+    keys: Key[Array, " seeds"],
+    data: Any,
+    *,
+    kind: ModelKind,
+    model: ModelSettings,
+    member_per: MemberPer,
+    spec: Spec,
+    known: tuple[Any, ...],
 ) -> tuple[Any, Any]:
     """A model of each seed's data, and how its training went."""
 
     def one(key: PRNGKeyArray, rows: Any) -> tuple[Any, Any]:
-        given = dict(known) or None
-        return fit_data(key, settings.kind, spec, rows, settings.model, given, settings.member_per)
+        return fit_data(key, kind, spec, rows, model, dict(known) or None, member_per)
 
     return jax.vmap(one)(keys, data)
 
@@ -165,3 +172,20 @@ def choose_restarts(
 def exploration_worlds(worlds: Environment[Any], lam: Float[ArrayLike, ""], bonus: BonusName) -> Any:
     """The models as worlds to explore."""
     return jax.vmap(lambda world: ExplorationEnvironment(world, jnp.float32(lam), bonus))(worlds)
+
+
+@partial(jax.jit, static_argnames="learner")
+def guided_worlds(
+    worlds: Environment[Any],
+    learner: Learner,
+    explorers: TrainingState,
+    epsilon: Float[ArrayLike, ""],
+    share: Float[ArrayLike, ""],
+) -> Any:
+    """The models as worlds in which the exploration policy leads a share of the episodes for a while."""
+
+    def one(world: Environment[Any], explorer: TrainingState) -> GuidedEnvironment:
+        guide = SeesState(EpsilonGreedy(learner.greedy(explorer.learner), jnp.float32(epsilon)))
+        return GuidedEnvironment(world, guide, jnp.float32(share))
+
+    return jax.vmap(one)(worlds, explorers)

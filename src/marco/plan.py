@@ -42,6 +42,9 @@ class MarcoSettings:
     """Model steps for the team after every refit, before the last."""
     final_updates: int = 3_000
     """Updates of the team in the last model."""
+    guided: float = 0.0
+    """The share of the episodes in the last model in which the exploration policy, if it is the collector,
+    leads the team for a while: see `GuidedEnvironment`."""
     restarts: int = 1
     """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
 
@@ -56,8 +59,9 @@ class MarcoSettings:
         for name in ("explorer_steps", "team_steps", "restarts", "lam"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise ValueError(f"epsilon must be between 0 and 1, got {self.epsilon}.")
+        for name in ("epsilon", "guided"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
         if self.collector == "team" and self.team_steps == 0:
             raise ValueError("collector='team' needs a team that learns on the way: give team_steps.")
 

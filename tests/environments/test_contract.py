@@ -8,7 +8,7 @@ from marco.environments.delayed import Delayed
 from marco.environments.jaxmarl import JaxMARLWorld
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.environments.tabular import tabular
+from marco.environments.tabular import from_tables
 from marco.environments.worlds import bridge
 from marco.rollout import RandomPolicy, rollout, rollouts
 
@@ -17,7 +17,7 @@ def random_table(seed=0, states=5, actions=(2, 3), observations=(3, 2), horizon=
     rng = np.random.default_rng(seed)
     joint, seen = int(np.prod(actions)), int(np.prod(observations))
     terminal = np.arange(states) == states - 1
-    return tabular(
+    return from_tables(
         rng.dirichlet(np.ones(states), (states, joint)),
         rng.normal(size=(states, joint)),
         rng.dirichlet(np.ones(seen), (joint, states)),

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.environments.tabular import tabular
+from marco.environments.tabular import from_tables
 from marco.evaluation import exact_value
 from marco.rollout import Policy, RandomPolicy, rollouts
 
@@ -23,7 +23,7 @@ def tables(**changed):
 
 def make(horizon=4, **changed):
     options = {key: changed.pop(key) for key in ("available", "terminal") if key in changed}
-    return tabular(
+    return from_tables(
         **tables(**changed), actions=ACTIONS, observations=OBSERVATIONS, horizon=horizon, **options
     )
 
@@ -107,4 +107,4 @@ def test_bad_tables_are_refused(changed, message):
 
 def test_agents_must_be_counted_alike():
     with pytest.raises(ValueError, match="actions counts 1 agents and observations 2"):
-        tabular(**tables(), actions=(6,), observations=(2, 2), horizon=3)
+        from_tables(**tables(), actions=(6,), observations=(2, 2), horizon=3)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from marco.environments.tabular import tabular
+from marco.environments.tabular import from_tables
 
 
 def _seen(joint, states, what, kinds):
@@ -16,7 +16,7 @@ def _seen(joint, states, what, kinds):
 def one_step():
     """One joint choice of 2 x 2: only both taking action 1 pays."""
     P = np.ones((1, 4, 1))
-    return tabular(
+    return from_tables(
         P, [[0.0, 0.0, 0.0, 1.0]], np.ones((4, 1, 1)), [1.0], actions=(2, 2), observations=(1, 1), horizon=1
     )
 
@@ -28,7 +28,7 @@ def two_step():
     P[1:, :, 0] = 1.0
     R = np.array([[0, 0, 0, 0], [7, 7, 7, 7], [0, 1, 1, 8]], float)
     O = _seen(4, 3, [0, 1, 2], 3)  # noqa: E741
-    return tabular(P, R, O, [1.0, 0, 0], actions=(2, 2), observations=(3, 3), horizon=2)
+    return from_tables(P, R, O, [1.0, 0, 0], actions=(2, 2), observations=(3, 3), horizon=2)
 
 
 def memory(delay=2):
@@ -43,12 +43,12 @@ def memory(delay=2):
     O = np.zeros((2, states, 3))  # noqa: E741
     for state in range(states):
         O[:, state, {1: 0, 2: 1}.get(state, 2)] = 1.0
-    return tabular(P, R, O, np.eye(states)[0], actions=(2,), observations=(3,), horizon=delay + 2)
+    return from_tables(P, R, O, np.eye(states)[0], actions=(2,), observations=(3,), horizon=delay + 2)
 
 
 def paying(horizon=3):
     """Every step pays 1, and the clock ends it: from t on, horizon - t is left to earn."""
-    return tabular(
+    return from_tables(
         np.ones((1, 2, 1)),
         np.ones((1, 2)),
         np.ones((2, 1, 1)),

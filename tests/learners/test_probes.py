@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_bits_and_a_cut_changes_nothing(learner):
 def test_fresh_worlds_of_one_shape_are_never_compiled_again():
     learner = QLearner(batch=4, replay=8)
     for index in range(3):
-        env = probes.tabular(
+        env = probes.from_tables(
             np.ones((1, 2, 1)),
             np.full((1, 2), float(index)),
             np.ones((2, 1, 1)),

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.environments.delayed import Delayed
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.model.rivals import fit_world
 from marco.rollout import RandomPolicy, rollouts

@@ -12,7 +12,8 @@ from toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, one_step_episodes,
 from marco.environments.reference import Reference
 from marco.model.components import Known, layouts
 from marco.model.data import REWARD_VALUES, gather, reward_values
-from marco.model.fit import FitSettings, ModelSettings, Rows, _Training, fit, fit_component, problem
+from marco.model.ensemble import FitSettings, Rows, _Training, fit_component
+from marco.model.fit import ModelSettings, fit, problem
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.truth import dynamics_error, reachable_pairs
 from marco.types import Continuous, binary

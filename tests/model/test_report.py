@@ -14,7 +14,8 @@ from small import SETTINGS, WORLD, learned, played, quick_compilation
 from marco.environments.reference import HEARD, Reference, ReferenceWorld
 from marco.model.components import Component, Scaling
 from marco.model.data import gather
-from marco.model.fit import ComponentFit, Rows, fit
+from marco.model.ensemble import ComponentFit, Rows
+from marco.model.fit import fit
 from marco.model.judging import calibration, out_of_bag
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.open_loop import open_loop_error

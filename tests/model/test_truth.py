@@ -6,7 +6,7 @@ import pytest
 from toys import noisy_model
 
 from marco.environments.switch import Switch
-from marco.environments.tabular import tabular
+from marco.environments.tabular import from_tables
 from marco.model.components import Component, Known, Scaling
 from marco.model.data import gather
 from marco.model.inputs import Inputs
@@ -28,7 +28,7 @@ def line():
     P[1, 1] = [0.0, 0.25, 0.75]
     P[2, 1] = [0.0, 0.0, 1.0]
     O = np.full((2, 3, 2), 0.5)  # noqa: E741
-    return tabular(
+    return from_tables(
         P,
         np.zeros((3, 2)),
         O,

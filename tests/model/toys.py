@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.environments.tabular import tabular
+from marco.environments.tabular import from_tables
 from marco.model.components import Component, Model, Scaling, layouts
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.inputs import Inputs
 from marco.model.predictors import PredictorSettings
 from marco.types import Episode
@@ -37,7 +38,7 @@ def table(**changed):
         "O": rng.dirichlet(np.ones(6), (JOINT, STATES)),
         "d0": np.array([0.6, 0.4, 0.0]),
     }
-    return tabular(
+    return from_tables(
         **tables | changed,
         actions=ACTIONS,
         observations=SEES,

@@ -43,3 +43,18 @@ def random_dynamics(
     if rng.random() < 0.3:
         R[-1] = rng.random()
     return from_outcomes(outcomes, R, rng.dirichlet(np.ones(states)), actions, observations)
+
+
+def turn_taking(rng: np.random.Generator, agents: int = 2, states: int = 5, actions: int = 2) -> Dynamics:
+    """In every state one agent acts; it sees that, and a bit; the others see only that they do not."""
+    whose, bit = rng.integers(agents, size=states), rng.integers(2, size=states)
+    shows = np.zeros((states, agents), int)
+    shows[np.arange(states), whose] = 1 + bit
+    seen = np.ravel_multi_index(tuple(shows.T), (3,) * agents)
+    part = np.stack(np.unravel_index(np.arange(actions**agents), (actions,) * agents))[whose]
+    chance = rng.dirichlet(np.full(states, 0.3), (states, actions))[np.arange(states)[:, None], part]
+    outcomes = np.zeros((states, actions**agents, states, 3**agents))
+    outcomes[:, :, np.arange(states), seen] = chance
+    R = rng.random((states, actions))[np.arange(states)[:, None], part]
+    start = rng.dirichlet(np.ones(states)) * (whose == whose[0])
+    return from_outcomes(outcomes, R, start / start.sum(), (actions,) * agents, (3,) * agents)

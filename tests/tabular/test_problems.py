@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import marco
 from marco.controllers import SwitchProtocol
 from marco.environments.switch import Switch
 from marco.environments.worlds import optimum
@@ -127,11 +128,10 @@ def test_large_worlds_are_refused():
         from_environment(Switch(), limit=20)
 
 
-def test_the_public_function_of_the_same_name_still_makes_worlds():
-    import marco
-    import marco.tabular.solver
-
+def test_the_tables_of_a_problem_are_those_of_its_world():
     tiger = load("dectiger")
-    world = marco.tabular(tiger.P, tiger.R, tiger.O, tiger.d0, actions=(3, 3), observations=(2, 2), horizon=2)
-    assert isinstance(world, marco.Tabular)
-    assert world.spec.horizon == 2
+    tables = {"actions": (3, 3), "observations": (2, 2), "horizon": 2, "name": "dectiger"}
+    world = marco.from_tables(tiger.P, tiger.R, tiger.O, tiger.d0, **tables)
+    assert world.spec == tiger.environment(2).spec
+    both = [exact_value(each, marco.RandomPolicy()) for each in (world, tiger.environment(2))]
+    assert both[0] == pytest.approx(both[1])

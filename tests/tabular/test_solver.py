@@ -2,10 +2,12 @@ import math
 
 import numpy as np
 import pytest
-from random_tables import benchmark_problem, random_dynamics
+from random_tables import benchmark_problem, random_dynamics, turn_taking
 
+from marco.tabular import options, solver
 from marco.tabular.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.heuristics import mdp_bound, pomdp_bound, prepare
+from marco.tabular.histories import Histories
 from marco.tabular.policies import all_policies, brute_force, number_of_policies, random_team, value
 from marco.tabular.problem import Dynamics
 from marco.tabular.problems import load
@@ -61,6 +63,41 @@ def test_the_solver_finds_what_brute_force_finds(part):
         assert found.optimal
         assert found.lower == pytest.approx(best, abs=1e-9)
         assert value(dynamics, found.team) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_agents_take_turns_the_solver_finds_what_brute_force_finds(seed):
+    dynamics = turn_taking(np.random.default_rng(seed))
+    found = solve(dynamics, 2)
+    assert found.optimal
+    assert found.lower == pytest.approx(brute_force(dynamics, 2)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("agents", "actions", "horizon"), [(2, 3, 3), (3, 2, 3), (2, 2, 4), (3, 2, 4)])
+def test_two_steps_at_once_change_no_optimum(agents, actions, horizon, monkeypatch):
+    cases = [turn_taking(np.random.default_rng(seed), agents, 6, actions) for seed in range(5)]
+    found = [solve(dynamics, horizon) for dynamics in cases]
+    for module in (solver, options):
+        monkeypatch.setattr(module, "lone_choices_of", lambda stages, histories, allowed: None)
+    plain = [solve(dynamics, horizon) for dynamics in cases]
+    assert all(one.optimal for one in found + plain)
+    assert [one.lower for one in found] == pytest.approx([one.lower for one in plain], abs=1e-8)
+
+
+def test_two_steps_at_once_are_bounded_from_above():
+    """The bound of every rule of the last step but one is what the rule earns; no better one is left out."""
+    dynamics = turn_taking(np.random.default_rng(3), 2, 6)
+    stages = prepare(dynamics, 2)
+    search = solver.Search(stages, None, 0.0, until=math.inf)
+    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
+    earned = []
+    for rule in choices.rules(lambda: -math.inf):
+        reward, moved = choices.follow(rule)
+        exact = reward + search.visit(moved.histories, 1, -math.inf).lower
+        assert rule.bound == pytest.approx(exact, abs=1e-9)
+        earned.append(exact)
+    assert len(earned) == math.prod(len(actions) for actions in choices.lone.options)
 
 
 def test_the_number_of_policies():

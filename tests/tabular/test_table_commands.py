@@ -5,7 +5,8 @@ import sys
 import pytest
 import tyro
 
-from marco.commands.tables import Bound, Rmax, Solve
+from marco.commands.exploring import Rmax
+from marco.commands.planning import Bound, Solve
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ class Tabular(FiniteEnvironment[TabularWorld]):
     """A Dec-POMDP given by its tables.
 
     Joint actions and joint observations are numbered with the last agent fastest. Entering a `terminal`
-    state ends the episode. Make one with `tabular`, which checks the numbers.
+    state ends the episode. Make one with `from_tables`, which checks the numbers.
     """
 
     P: Float[Array, "S JA S"]
@@ -84,7 +84,7 @@ class Tabular(FiniteEnvironment[TabularWorld]):
         return jnp.sum(actions * jnp.asarray(strides, jnp.int32))
 
 
-def tabular(
+def from_tables(
     P: ArrayLike,
     R: ArrayLike,
     O: ArrayLike,  # noqa: E741  (the paper's letter)

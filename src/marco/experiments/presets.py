@@ -6,7 +6,8 @@ from typing import Literal, get_args
 from marco.learners.learner import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
-from marco.model.fit import FitSettings, ModelSettings
+from marco.model.ensemble import FitSettings
+from marco.model.fit import ModelSettings
 from marco.model.predictors import PredictorSettings
 from marco.types import Spec
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from marco.model.components import Component
-from marco.model.fit import Rows
+from marco.model.ensemble import Rows
 from marco.model.likelihoods import Targets
 
 BINS = 10

@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 from marco.model.components import Component, Known, Model
 from marco.model.data import Data
-from marco.model.fit import ComponentFit, Rows, problem
+from marco.model.ensemble import ComponentFit, Rows
+from marco.model.fit import problem
 from marco.model.inputs import ComponentName
 from marco.model.judging import BINS, CalibrationBin, OutOfBag, calibration, out_of_bag
 from marco.model.open_loop import OpenLoopError

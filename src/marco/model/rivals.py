@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from marco.environments.environment import Environment, Transition
 from marco.model.components import Model, apart, together
 from marco.model.data import Data, gather
-from marco.model.fit import ComponentFit, ModelSettings, fit
+from marco.model.ensemble import ComponentFit
+from marco.model.fit import ModelSettings, fit
 from marco.model.inputs import ComponentName
 from marco.model.learned import LearnedEnvironment, LearnedWorld, MemberPer
 from marco.model.uncertainty import BonusName, uncertainty

@@ -41,7 +41,7 @@ def jesp(
     for start in range(restarts):
         fresh = random_team(rng, stages.actions, stages.observations, stages.horizon)
         begin = disturbed(rng, stages, best[1]) if start % 2 else fresh
-        earned, team = improve(stages, begin, limit)
+        earned, team = improve(stages, begin, limit, began + seconds)
         if earned > best[0]:
             best = earned, team
         if best[0] >= enough - 1e-9 or time.perf_counter() - began > seconds:
@@ -63,10 +63,12 @@ def disturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
     )
 
 
-def improve(stages: Stages, team: Team, limit: int = LIMIT) -> tuple[float, Team]:
-    """Let agents respond in turn until a whole round has brought nothing."""
+def improve(
+    stages: Stages, team: Team, limit: int = LIMIT, until: float = float("inf")
+) -> tuple[float, Team]:
+    """Let agents respond in turn until a whole round has brought nothing, or until some time."""
     earned, unchanged, agent = -np.inf, 0, 0
-    while unchanged < len(team):
+    while unchanged < len(team) and not (earned > -np.inf and time.perf_counter() > until):
         gained, response = best_response(stages, team, agent, limit)
         if gained > earned + 1e-9:
             earned, unchanged = gained, 0

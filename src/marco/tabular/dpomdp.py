@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from marco.tabular.dpomdp_reader import FormatError, Reader, significant_lines
+from marco.tabular.dpomdp_reader import Reader
+from marco.tabular.dpomdp_words import FormatError, Lines, significant_lines
 from marco.tabular.problem import DecPOMDP
 
 __all__ = ["FormatError", "parse", "read", "text", "write"]
@@ -30,7 +31,7 @@ def read(path: Path) -> DecPOMDP:
 
 def parse(content: str, file: str = "<text>", name: str = "problem") -> DecPOMDP:
     """The problem that a text in the format describes; `file` is what errors call it."""
-    return Reader(file, name, list(significant_lines(content))).problem()
+    return Reader(name, Lines(file, list(significant_lines(content)))).problem()
 
 
 def write(problem: DecPOMDP, path: Path) -> None:

@@ -1,51 +1,21 @@
 """Reads the text of a .dpomdp file, line by line."""
 
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 
+from marco.tabular.dpomdp_words import NUMBER, FormatError, Line, Lines
 from marco.tabular.problem import TOLERANCE, DecPOMDP
 
 HEADER = ("agents", "discount", "values", "states", "start", "actions", "observations")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-class FormatError(ValueError):
-    """A file that is no Dec-POMDP; says where and why."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line without comment and quotes, and where it stood."""
-
-    number: int
-    text: str
-
-    @property
-    def words(self) -> list[str]:
-        """What blanks separate."""
-        return self.text.split()
-
-
-def significant_lines(text: str) -> Iterator[Line]:
-    """The lines that say something."""
-    for number, line in enumerate(text.splitlines(), 1):
-        kept = line.split("#", 1)[0].replace('"', "").strip()
-        if kept:
-            yield Line(number, kept)
 
 
 @dataclass
 class Reader:
-    """Reads line by line, from the header to the last reward; `at` is the next line."""
+    """Reads line by line, from the header to the last reward."""
 
-    file: str
     name: str
-    lines: list[Line]
-    at: int = 0
+    lines: Lines
     agents: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     actions: list[tuple[str, ...]] = field(default_factory=list)
@@ -61,7 +31,7 @@ class Reader:
         self.T, self.R = np.zeros((joint, states, states)), np.zeros((joint, states))
         self.O = np.zeros((joint, states, seen))
         self.said = {"T": np.zeros((joint, states), int), "O": np.zeros((joint, states), int)}
-        while self.at < len(self.lines):
+        while self.lines.at < len(self.lines.lines):
             self._entry()
         self._check("T")
         self._check("O")
@@ -86,25 +56,25 @@ class Reader:
     def _header(self) -> None:
         self.agents = self._names(self._field("agents"), "agent")
         line = self._field("discount")
-        self.discount = self._number(line, " ".join(line.words))
+        self.discount = self.lines.number(line, " ".join(line.words))
         line = self._field("values")
         if line.text not in ("reward", "cost"):
-            self._fail(line, f"values must be reward or cost, got {line.text!r}")
+            self.lines.fail(line, f"values must be reward or cost, got {line.text!r}")
         self.costs = line.text == "cost"
         self.states = self._names(self._field("states"), "state")
         self.start = self._start()
         for key, into in (("actions", self.actions), ("observations", self.observations)):
             self._field(key)
             for agent in self.agents:
-                into.append(self._names(self._next(f"the {key} of {agent}"), key[:-1]))
+                into.append(self._names(self.lines.next(f"the {key} of {agent}"), key[:-1]))
 
     def _field(self, key: str) -> Line:
         """What stands after the colon of a line of the header."""
-        line = self._next(f"'{key}:'")
+        line = self.lines.next(f"'{key}:'")
         found, colon, rest = line.text.partition(":")
         if not colon or found.split()[:1] != [key]:
             order = ", ".join(HEADER)
-            self._fail(
+            self.lines.fail(
                 line, f"expected '{key}:', got {line.text!r}; a file begins with {order}, in this order"
             )
         return Line(line.number, " ".join([*found.split()[1:], *rest.split()]))
@@ -114,43 +84,45 @@ class Reader:
         if len(words) == 1 and words[0].isdigit() and int(words[0]) > 0:
             return tuple(str(index) for index in range(int(words[0])))
         if not words or words[0].isdigit():
-            self._fail(line, f"expected a number of {kind}s, at least 1, or their names, got {line.text!r}")
+            self.lines.fail(
+                line, f"expected a number of {kind}s, at least 1, or their names, got {line.text!r}"
+            )
         if len(set(words)) < len(words):
-            self._fail(line, f"two {kind}s have the same name in {line.text!r}")
+            self.lines.fail(line, f"two {kind}s have the same name in {line.text!r}")
         return tuple(words)
 
     def _start(self) -> np.ndarray:
         line = self._field("start")
         chance, words = np.zeros(len(self.states)), line.words
         if words[:1] in (["include"], ["exclude"]):
-            listed = [i for word in words[1:] for i in self._one(line, word, self.states, "state")]
+            listed = [i for word in words[1:] for i in self.lines.one(line, word, self.states, "state")]
             chance[listed] = 1.0
             chance = chance if words[0] == "include" else 1.0 - chance
             if not chance.any():
-                self._fail(line, f"start {line.text!r} leaves no state")
+                self.lines.fail(line, f"start {line.text!r} leaves no state")
             return chance
         if not words:
-            line = self._next("the start distribution")
+            line = self.lines.next("the start distribution")
             words = line.words
         if words == ["uniform"]:
             return chance + 1.0
         if len(words) == 1 and len(self.states) > 1:
-            chance[self._one(line, words[0], self.states, "state")] = 1.0
+            chance[self.lines.one(line, words[0], self.states, "state")] = 1.0
             return chance
-        chance = self._row(line, len(self.states))
+        chance = self.lines.row(line, len(self.states))
         self._check_row(line.number, "start", chance)
         return chance
 
     # --- T, O and R ----------------------------------------------------------------------------------------
 
     def _entry(self) -> None:
-        line = self._next("T, O or R")
+        line = self.lines.next("T, O or R")
         parts = [part.strip() for part in line.text.split(":")]
         kind, joint = parts[0], self._joint_of(line, parts)
         if kind == "R":
             return self._reward(line, parts, joint)
         if self.uses_outcomes is not None:
-            self._fail(
+            self.lines.fail(
                 line,
                 f"{kind} stands after the reward in line {self.uses_outcomes}, which depends on it: "
                 "put all T and O lines before the R lines",
@@ -159,27 +131,29 @@ class Reader:
         rows = self._states(line, parts[2]) if len(parts) > 2 and parts[2] else list(range(len(self.states)))
         fields = [part for part in parts[1:] if part]
         if len(fields) == 1:
-            table[np.ix_(joint, rows)] = self._matrix(kind, table.shape[1:])
+            table[np.ix_(joint, rows)] = self.lines.matrix(kind, table.shape[1:])
         elif len(fields) == 2:
-            row = self._next(f"a row of {table.shape[2]} numbers")
-            table[np.ix_(joint, rows)] = self._row(row, table.shape[2])
+            row = self.lines.next(f"a row of {table.shape[2]} numbers")
+            table[np.ix_(joint, rows)] = self.lines.row(row, table.shape[2])
         elif len(fields) == 4:
             columns = self._states(line, parts[3]) if kind == "T" else self._seen(line, parts[3])
-            table[np.ix_(joint, rows, columns)] = self._number(line, fields[3])
+            table[np.ix_(joint, rows, columns)] = self.lines.number(line, fields[3])
         else:
-            self._fail(line, f"{kind} takes a joint action, then a state, then what follows, then a number")
+            self.lines.fail(
+                line, f"{kind} takes a joint action, then a state, then what follows, then a number"
+            )
         self.said[kind][np.ix_(joint, rows)] = line.number
 
     def _reward(self, line: Line, parts: list[str], joint: list[int]) -> None:
         fields = [part for part in parts[1:] if part]
         if not 2 <= len(fields) <= 5:
-            self._fail(
+            self.lines.fail(
                 line, "R takes a joint action, a state, a next state, a joint observation and a number"
             )
         rows = self._states(line, fields[1])
         short = len(fields) == 3 and bool(parts[-1]) and bool(NUMBER.fullmatch(fields[2]))
         if short or (len(fields) == 5 and fields[2] == "*" and self._all_seen(line, fields[3])):
-            self.R[np.ix_(joint, rows)] = self._number(line, fields[-1])
+            self.R[np.ix_(joint, rows)] = self.lines.number(line, fields[-1])
             return
         # What names s' or o is an expectation over T and O, which must be there by now.
         if self.uses_outcomes is None:
@@ -188,84 +162,34 @@ class Reader:
             self.uses_outcomes = line.number
         states, seen = len(self.states), self.O.shape[2]
         if len(fields) == 2:
-            table = self._matrix("R", (states, seen))
+            table = self.lines.matrix("R", (states, seen))
         else:
             table = np.zeros((states, seen))
             following = self._states(line, fields[2])
             if len(fields) == 3:
-                table[following] = self._row(self._next(f"a row of {seen} numbers"), seen)
+                table[following] = self.lines.row(self.lines.next(f"a row of {seen} numbers"), seen)
             else:
                 columns = self._seen(line, fields[3])
-                table[np.ix_(following, columns)] = self._number(line, fields[-1])
+                table[np.ix_(following, columns)] = self.lines.number(line, fields[-1])
         for action in joint:
             expected = (self.O[action] * table).sum(-1)
             self.R[action, rows] += self.T[action, rows] @ expected
 
-    # --- Words ---------------------------------------------------------------------------------------------
+    # --- Words and checks ----------------------------------------------------------------------------------
 
     def _joint_of(self, line: Line, parts: list[str]) -> list[int]:
         if parts[0] not in ("T", "O", "R") or len(parts) < 2:
-            self._fail(line, f"expected a line that begins with T:, O: or R:, got {line.text!r}")
-        return self._joint(line, parts[1], self.actions, "action")
+            self.lines.fail(line, f"expected a line that begins with T:, O: or R:, got {line.text!r}")
+        return self.lines.joint(line, parts[1], self.actions, "action")
 
     def _seen(self, line: Line, text: str) -> list[int]:
-        return self._joint(line, text, self.observations, "observation")
+        return self.lines.joint(line, text, self.observations, "observation")
 
     def _all_seen(self, line: Line, text: str) -> bool:
         return len(self._seen(line, text)) == self.O.shape[2]
 
     def _states(self, line: Line, text: str) -> list[int]:
-        return self._one(line, text, self.states, "state")
-
-    def _joint(self, line: Line, text: str, names: Sequence[tuple[str, ...]], kind: str) -> list[int]:
-        """The joint indices that '*', an index, or one word per agent stand for."""
-        words, sizes = text.split(), tuple(len(each) for each in names)
-        if words == ["*"]:
-            return list(range(int(np.prod(sizes))))
-        if len(words) == 1 and len(names) > 1 and words[0].isdigit():
-            if int(words[0]) >= np.prod(sizes):
-                self._fail(line, f"joint {kind} {words[0]} is beyond the last, {np.prod(sizes) - 1}")
-            return [int(words[0])]
-        if len(words) != len(names):
-            self._fail(line, f"a joint {kind} has one word for each of {len(names)} agents, got {text!r}")
-        parts = [self._one(line, word, each, kind) for word, each in zip(words, names, strict=True)]
-        return [int(index) for index in np.ravel_multi_index(np.ix_(*parts), sizes).ravel()]
-
-    def _one(self, line: Line, word: str, names: Sequence[str], kind: str) -> list[int]:
-        """The indices that '*', a name or an index stand for."""
-        if word == "*":
-            return list(range(len(names)))
-        if word in names:
-            return [names.index(word)]
-        if word.isdigit() and int(word) < len(names):
-            return [int(word)]
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        self._fail(line, f"unknown {kind} {word!r}: use one of {shown}, an index below {len(names)}, or *")
-
-    # --- Numbers -------------------------------------------------------------------------------------------
-
-    def _matrix(self, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-        line = self._next(f"a table of {shape[0]} x {shape[1]} numbers")
-        if line.words == ["uniform"] and kind != "R":
-            return np.full(shape, 1.0 / shape[1])
-        if line.words == ["identity"] and kind == "T":
-            return np.eye(shape[0])
-        rows = [self._row(line, shape[1])]
-        while len(rows) < shape[0]:
-            rows.append(self._row(self._next(f"row {len(rows) + 1} of {shape[0]} of the table"), shape[1]))
-        return np.array(rows)
-
-    def _row(self, line: Line, length: int) -> np.ndarray:
-        if line.words == ["uniform"]:
-            return np.full(length, 1.0 / length)
-        if len(line.words) != length:
-            self._fail(line, f"expected a row of {length} numbers, got {len(line.words)}")
-        return np.array([self._number(line, word) for word in line.words])
-
-    def _number(self, line: Line, word: str) -> float:
-        if not NUMBER.fullmatch(word):
-            self._fail(line, f"expected a number, got {word!r}")
-        return float(word)
+        return self.lines.one(line, text, self.states, "state")
 
     def _check(self, kind: str, when: str = "") -> None:
         """Every row of T and O is a distribution."""
@@ -279,27 +203,14 @@ class Reader:
             what = f"{kind}: {words} : {self.states[state]}"
             number = int(self.said[kind][action, state])
             if not number:
-                where = self.lines[self.at - 1].number
+                where = self.lines.lines[self.lines.at - 1].number
                 cure = f"give its {kind} lines {when}".strip()
-                raise FormatError(f"{self.file}:{where}: there is no line for {what}: {cure}.")
+                raise FormatError(f"{self.lines.file}:{where}: there is no line for {what}: {cure}.")
             self._check_row(number, what, table[action, state])
 
     def _check_row(self, number: int, what: str, row: np.ndarray) -> None:
+        where = f"{self.lines.file}:{number}: {what}"
         if row.min() < 0.0:
-            raise FormatError(
-                f"{self.file}:{number}: {what} has the entry {row.min()}: a probability cannot be negative."
-            )
+            raise FormatError(f"{where} has the entry {row.min()}: a probability cannot be negative.")
         if abs(row.sum() - 1.0) > TOLERANCE:
-            raise FormatError(
-                f"{self.file}:{number}: {what} sums to {row.sum():.6g}: probabilities must sum to 1."
-            )
-
-    def _next(self, expected: str) -> Line:
-        if self.at == len(self.lines):
-            last = self.lines[-1].number if self.lines else 0
-            raise FormatError(f"{self.file}:{last}: the file ends where {expected} should follow.")
-        self.at += 1
-        return self.lines[self.at - 1]
-
-    def _fail(self, line: Line, what: str) -> NoReturn:
-        raise FormatError(f"{self.file}:{line.number}: {what}.")
+            raise FormatError(f"{where} sums to {row.sum():.6g}: probabilities must sum to 1.")

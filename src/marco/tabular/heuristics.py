@@ -17,7 +17,7 @@ class Stages(NamedTuple):
     """A problem prepared for planning over a horizon.
 
     Settled states (see `settled_rewards`) are paid for on entering and taken out of G, so R depends on the
-    step. `informed[t, a]` is a bound on the value from step t on if a is done first, linear in the belief.
+    step.
     """
 
     G: Float[np.ndarray, "S JA M"]
@@ -33,7 +33,9 @@ class Stages(NamedTuple):
     groups: Int[np.ndarray, " B"]
     """Where the outcomes of each joint observation begin, and where the last end."""
     mdp: Float[np.ndarray, "U S"]
-    informed: Float[np.ndarray, "T JA S"]
+    later: tuple[tuple[Float[np.ndarray, "_ _"], ...], ...]
+    """For each step and joint observation, the linear bounds (the fast informed bound) on what can be earned
+    from then on; one row for each joint action, or for all that have the same bound."""
     differs: tuple[Float[np.ndarray, "_ _ _"], ...]
     """Whether an action of an agent does in a state something else than an earlier one, given the others'."""
     has_twins: tuple[bool, ...]
@@ -72,7 +74,7 @@ def prepare(dynamics: Dynamics, horizon: int) -> Stages:
         shown=np.stack(np.unravel_index(seen[groups[:-1]], dynamics.observations), -1),
         groups=groups,
         mdp=_mdp_values(entries, R, following),
-        informed=_informed(entries, R, following, groups),
+        later=_by_observation(_informed(entries, R, following, groups), following, groups),
         differs=tuple(_differs(each) for each in twins),
         has_twins=tuple(bool((each.sum((1, 2)) > each.shape[1]).any()) for each in twins),
         actions=dynamics.actions,
@@ -150,15 +152,33 @@ def _informed(
     return vectors
 
 
+def _by_observation(
+    informed: Float[np.ndarray, "T JA S"], following: Int[np.ndarray, " M"], groups: Int[np.ndarray, " B"]
+) -> tuple[tuple[Float[np.ndarray, "_ _"], ...], ...]:
+    """The bounds that differ at all in the states that a joint observation leaves possible."""
+    tables = []
+    for now in informed:
+        columns = now[:, following]
+        parts = [columns[:, begin:end] for begin, end in pairwise(groups)]
+        tables.append(tuple(part.max(0)[None] if part.shape[1] == 1 else _distinct(part) for part in parts))
+    return tuple(tables)
+
+
+def _distinct(rows: Float[np.ndarray, "A M"]) -> Float[np.ndarray, "_ M"]:
+    return np.array(list(dict.fromkeys(map(tuple, rows.tolist()))))
+
+
 def best_later(
-    outcomes: Float[np.ndarray, "X JA M"], later: Float[np.ndarray, "L M"], groups: Int[np.ndarray, " B"]
-) -> Float[np.ndarray, "X JA"]:
+    outcomes: Float[np.ndarray, "*X M"],
+    later: tuple[Float[np.ndarray, "_ _"], ...],
+    groups: Int[np.ndarray, " B"],
+) -> Float[np.ndarray, "*X"]:
     """The sum over joint observations of the best linear bound on what follows them."""
-    if len(groups) - 1 == later.shape[1]:  # the team's observations show the state
-        return outcomes @ later.max(0) if later.size else outcomes.sum(-1)
-    total = np.zeros(outcomes.shape[:2])
-    for begin, end in pairwise(groups):
-        total += (outcomes[:, :, begin:end] @ later[:, begin:end].T).max(-1)
+    if len(groups) - 1 == outcomes.shape[-1]:  # the team's observations show the state
+        return outcomes @ np.array([bound[0, 0] for bound in later])
+    total = np.zeros(outcomes.shape[:-1])
+    for bounds, (begin, end) in zip(later, pairwise(groups), strict=True):
+        total += (outcomes[..., begin:end] @ bounds.T).max(-1)
     return total
 
 

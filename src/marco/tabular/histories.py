@@ -154,14 +154,26 @@ def _weights(size: int) -> Float[np.ndarray, "S 4"]:
 
 def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarray, "_ _"], ...]:
     """Which actions to try in each history of each agent: of actions that do the same, the first."""
-    allowed = []
     possible = (histories.belief > EPSILON).astype(float)
-    for agent, twins in enumerate(stages.differs):
-        size = twins.shape[1]
-        if not stages.has_twins[agent]:
-            allowed.append(np.ones((histories.sizes[agent], size), bool))
-            continue
-        support = (histories.each[:, agent] == np.arange(histories.sizes[agent])[:, None]) @ possible
-        differ = (support @ twins.reshape(len(twins), -1)).reshape(-1, size, size)
-        allowed.append(differ.all(-1))
+    allowed = []
+    for agent, size in enumerate(histories.sizes):
+        support = (histories.each[:, agent] == np.arange(size)[:, None]) @ possible
+        allowed.append(distinct_actions(stages, agent, support))
     return tuple(allowed)
+
+
+def distinct_actions(
+    stages: Stages, agent: int, support: Float[np.ndarray, "H S"]
+) -> Bool[np.ndarray, "H A"]:
+    """Of the actions that do the same in all states that have support in a history, the first."""
+    differs = stages.differs[agent]
+    size = differs.shape[1]
+    if not stages.has_twins[agent]:
+        return np.ones((len(support), size), bool)
+    return (support @ differs.reshape(len(differs), -1)).reshape(-1, size, size).all(-1)
+
+
+def choosers(stages: Stages, support: Float[np.ndarray, "J S"]) -> Bool[np.ndarray, "J N"]:
+    """Whose action makes a difference in some state that has support."""
+    agents = range(len(stages.actions))
+    return np.stack([distinct_actions(stages, agent, support).sum(1) > 1 for agent in agents], -1)

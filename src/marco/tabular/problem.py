@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from marco.environments.tabular import Tabular, tabular
+from marco.environments.tabular import Tabular, from_tables
 
 TOLERANCE = 1e-5
 """How far the probabilities in a problem may miss a sum of 1: files give few digits."""
@@ -102,7 +102,7 @@ class DecPOMDP:
 
     def environment(self, horizon: int) -> Tabular:
         """The problem as a world that every learner can play."""
-        return tabular(
+        return from_tables(
             self.P,
             self.R,
             self.O,

@@ -12,9 +12,17 @@ import numpy as np
 from jaxtyping import Float
 
 from marco.tabular.best_response import TooManyBeliefsError, jesp
-from marco.tabular.decision_rules import Choice, Game, Rule
-from marco.tabular.heuristics import EPSILON, Stages, best_later, prepare
-from marco.tabular.histories import Histories, Moved, allowed_actions, beginning, key, move, revealed
+from marco.tabular.decision_rules import Game, Rule
+from marco.tabular.heuristics import EPSILON, Stages, prepare
+from marco.tabular.histories import (
+    Histories,
+    Moved,
+    allowed_actions,
+    beginning,
+    key,
+    revealed,
+)
+from marco.tabular.options import Options, lone_choices_of
 from marco.tabular.policies import AgentPolicy, Team, idle_team, value
 from marco.tabular.problem import Dynamics
 
@@ -146,7 +154,7 @@ class Search:
         if node is None:
             node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
             node.lower = -np.inf if len(histories.belief) else 0.0
-        if node.upper <= max(floor, node.lower) + SLACK or self._time_is_up():
+        if node.upper <= max(floor, node.lower) + SLACK or self.time_is_up():
             return node
         self.expanded += 1
         if t + 1 == self.stages.horizon:
@@ -157,22 +165,23 @@ class Search:
 
     def _finish(self, histories: Histories, node: _Node, floor: float) -> None:
         """At the last step worths are exact, and the first rule is the best."""
-        worth = histories.belief @ self.stages.R[-1]
-        game = Game(
-            histories, worth.reshape(-1, *self.stages.actions), allowed_actions(self.stages, histories)
-        )
+        worth = (histories.belief @ self.stages.R[-1]).reshape(-1, *self.stages.actions)
+        allowed = allowed_actions(self.stages, histories)
+        game = Game(histories, worth, allowed, lone_choices_of(self.stages, histories, allowed))
         best = max(floor, node.lower)
-        rule = next(game.rules(lambda: best + SLACK), None)
+        rule = next(game.rules(lambda: best + SLACK, stop=self.time_is_up), None)
+        if rule is None and self.stopped:
+            return
         if rule is not None:
             node.lower, node.rule, best = rule.bound, rule, rule.bound
         node.upper = min(node.upper, best)
 
     def _expand(self, histories: Histories, t: int, node: _Node, floor: float) -> None:
         """Try the rules in the order of their bounds, as long as one can be better than what is there."""
-        options = _Options(self, histories, t)
+        options = Options(self.stages, histories, t, self.revealed, self.time_is_up)
         best = [max(floor, node.lower)]
         reached = best[0]
-        for rule in options.game.rules(lambda: best[0] + SLACK, options.refine if options.refines else None):
+        for rule in options.rules(lambda: best[0] + SLACK):
             options.tried += 1
             reward, moved = options.follow(rule)
             if t == 0:
@@ -184,11 +193,7 @@ class Search:
                 best[0] = max(best[0], node.lower)
             if best[0] >= node.upper - SLACK:
                 return
-            if self.stopped:
-                node.upper = min(node.upper, max(rule.bound, reached))
-                return
-        # A bound that was lowered while the time ran out is no worse than the one before.
-        node.upper = node.upper if self.stopped else min(node.upper, max(best[0], reached))
+        node.upper = min(node.upper, max(best[0], reached, options.left))
 
     def revealed(self, outcomes: Float[np.ndarray, " M"], t: int) -> float:
         """What can be earned from step t on if all share what they saw until then, and nothing later."""
@@ -205,7 +210,8 @@ class Search:
         """Seconds since the start."""
         return time.perf_counter() - self.began
 
-    def _time_is_up(self) -> bool:
+    def time_is_up(self) -> bool:
+        """Whether to stop; tells how things stand now and then."""
         elapsed = self.elapsed()
         if self.report is not None and elapsed - self.told >= 1.0:
             self.told = elapsed
@@ -214,53 +220,6 @@ class Search:
         if elapsed > self.until:
             self.stopped = True
         return self.stopped
-
-
-class _Options:
-    """The rules to choose from in an occupancy state before the last step, and what they lead to."""
-
-    def __init__(self, search: Search, histories: Histories, t: int) -> None:
-        self.search, self.histories, self.t = search, histories, t
-        stages = search.stages
-        self.rewards = histories.belief @ stages.R[t]
-        self.outcomes = _outcomes(stages, histories)
-        later = stages.informed[t + 1][:, stages.following]
-        self.worth = self.rewards + best_later(self.outcomes, later, stages.groups)
-        self.game = Game(
-            histories, self.worth.reshape(-1, *stages.actions), allowed_actions(stages, histories)
-        )
-        self.refined = np.zeros(self.worth.shape, bool)
-        self.rows = np.arange(len(self.worth))
-        self.tried = 0
-        # Before the last step but one, the informed bound is what sharing would give.
-        self.refines = t + 2 < stages.horizon
-
-    def follow(self, rule: Rule) -> tuple[float, Moved]:
-        """What a rule earns now, and the histories after it."""
-        reward = float(self.rewards[self.rows, rule.actions].sum())
-        return reward, move(self.search.stages, self.histories, self.outcomes[self.rows, rule.actions])
-
-    def refine(self, actions: Choice) -> bool:
-        """Bound what actions lead to as if all histories were shared right afterwards, and only then."""
-        if not self.tried and self.search.stages.horizon <= 5:
-            return False  # over few steps, trying the first rule costs less than a tighter bound
-        changed = False
-        for j in np.flatnonzero(~self.refined[self.rows, actions]):
-            action = actions[j]
-            self.refined[j, action] = True
-            total = self.rewards[j, action] + self.search.revealed(self.outcomes[j, action], self.t + 1)
-            if total < self.worth[j, action] - EPSILON:
-                self.worth[j, action] = total
-                changed = True
-        return changed
-
-
-def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:
-    """What follows every joint action in every joint history; impossible states are left out of the sum."""
-    possible = np.flatnonzero(histories.belief.any(0))
-    if 2 * possible.size > stages.d0.size:
-        return np.tensordot(histories.belief, stages.G, 1)
-    return np.tensordot(histories.belief[:, possible], stages.G[possible], 1)
 
 
 def _team(stages: Stages, root: _Node) -> Team:

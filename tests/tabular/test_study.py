@@ -1,0 +1,57 @@
+"""The study of exploration goes on from its files, and its files say where each run came from."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marco.tabular.known_model import make_task
+from marco.tabular.learning import learn
+from marco.tabular.problems import load
+from marco.tabular.rmax import RMax
+from marco.tabular.solver import solve
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tabular.py"
+
+
+def study(out: Path, *arguments: str) -> dict[str, Any]:
+    """Add runs of R-MAX with m=1 on recycling; what the file then holds."""
+    told = ["--problems", "recycling", "--methods", "rmax m=1", "--out", str(out), *arguments]
+    surroundings = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, str(SCRIPT), "rmax", *told], check=True, env=surroundings)
+    return json.loads((out / "rmax-recycling.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A file after three runs, and after two more."""
+    out = tmp_path_factory.mktemp("study")
+    return study(out, "--runs", "3", "--processes", "2"), study(out, "--runs", "5")
+
+
+def test_runs_are_added_and_none_is_made_twice(studies: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    first, second = (study["cells"]["rmax m=1"]["rows"] for study in studies)
+    assert second[:3] == first
+    assert [row[0] for row in second] == [0, 1, 2, 3, 4]
+
+
+def test_every_run_names_its_source(studies: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    rows, sources = studies[1]["cells"]["rmax m=1"]["rows"], studies[1]["sources"]
+    assert [row[1] for row in rows] == [0, 0, 0, 1, 1]
+    assert [source["runs"] for source in sources] == [3, 2]
+    assert all("--methods" in source["command"] for source in sources)
+
+
+def test_the_nth_run_has_the_seed_n(studies: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    problem = load("recycling")
+    best = solve(problem.dynamics, 4).lower
+    run = learn(np.random.default_rng(4), make_task(problem), 4, RMax(1), 2_000, best)
+    row = dict(zip(studies[1]["columns"], studies[1]["cells"]["rmax m=1"]["rows"][4], strict=True))
+    assert row["samples"] == run.samples
+    assert row["regret"] == pytest.approx(run.regret, abs=1e-5)
+    assert row["plans"] == len(run.phases)
