@@ -97,7 +97,9 @@ def study_solver(seconds: float, minutes: float, files: Path | None, processes: 
 
 def _held(path: Path, facts: dict[str, Any]) -> dict[OneHorizon, dict[str, Any]]:
     held = json.loads(path.read_text()) if path.exists() else {}
-    if any(held.get(name) != facts[name] for name in ("commit", "seconds_each", "processes")):
+    # Writing the file makes the tree one with changes.
+    same_commit = held.get("commit", "").removesuffix("-dirty") == facts["commit"].removesuffix("-dirty")
+    if not same_commit or any(held.get(name) != facts[name] for name in ("seconds_each", "processes")):
         return {}
     done = [row for row in held["rows"] if row["state"] == "done"]
     return {OneHorizon(row["problem"], row["horizon"]): row for row in done}
