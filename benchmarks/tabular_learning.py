@@ -117,7 +117,7 @@ def study_learning(
         for event in work(one_run, prepared, next_run, processes=processes, deadline=deadline):
             if event is not None:
                 if event.kind == "ended":
-                    raise RuntimeError(f"{event.task}: {event.value}: was there memory enough?")
+                    raise RuntimeError(f"{event.task} has no result: {event.value}")
                 books[event.task.problem].add(event.task, event.value)
             if time.monotonic() - written > WRITE_EVERY:
                 _write(books, time.monotonic() - began)

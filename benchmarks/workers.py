@@ -51,7 +51,7 @@ def work(
 
     `next_task` is asked whenever a process is free, so that it can look at what came back. A task that
     takes more than `limit` seconds is ended. What is under way at the deadline is ended without a word.
-    An error in a task is raised here; a task whose process died (for want of memory, say) is `ended`.
+    A task that fails, or whose process dies (for want of memory, say), is `ended` with the reason.
     """
     if processes < 1:
         raise ValueError(f"--processes must be at least 1, got {processes}.")
@@ -106,7 +106,7 @@ def _serve(function: Work, shared: Any, line: Connection) -> None:
             task = line.recv()
             try:
                 answer = "done", function(shared, task, lambda value: line.send(("told", value)))
-            except Exception:  # told to the caller, which stops
+            except Exception:  # told to the caller
                 answer = "failed", traceback.format_exc()
             line.send(answer)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -120,7 +120,8 @@ def _received(worker: _Worker) -> Event:
         _end(worker)
         return Event("ended", worker.task, f"its process died with exit code {worker.process.exitcode}")
     if kind == "failed":
-        raise RuntimeError(f"{worker.task} failed:\n{value}")
+        _end(worker)
+        return Event("ended", worker.task, value)
     return Event(kind, worker.task, value)
 
 

@@ -126,6 +126,8 @@ def test_large_worlds_are_refused():
 
     with pytest.raises(ValueError, match="switch has more than 20 states"):
         from_environment(Switch(), limit=20)
+    with pytest.raises(ValueError, match="switch has 65536 joint actions and at least"):
+        from_environment(Switch(8))
 
 
 def test_the_tables_of_a_problem_are_those_of_its_world():

@@ -167,10 +167,13 @@ def test_an_interrupted_search_returns_its_bounds():
     def interrupt(lower, upper, seconds):
         raise KeyboardInterrupt
 
-    found = solve(load("dectiger").dynamics, 7, report=interrupt)
+    dynamics = load("dectiger").dynamics
+    found = solve(dynamics, 7, report=interrupt, interruptible=True)
     assert found.seconds < 10.0
     assert not found.optimal
     assert found.lower <= found.upper
+    with pytest.raises(KeyboardInterrupt):
+        solve(dynamics, 7, report=interrupt)
 
 
 def test_a_known_ceiling_ends_the_search():

@@ -1,6 +1,7 @@
 """What the commands share."""
 
 import ast
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +21,11 @@ def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str
         except (ValueError, SyntaxError):
             parsed[name] = value
     return parsed
+
+
+def tell_bounds(lower: float, upper: float, seconds: float) -> None:
+    """How a search for the best team stands."""
+    print(f"{seconds:6.1f} s: {lower:.6f} to {upper:.6f}", file=sys.stderr, flush=True)
 
 
 def cell(value: Any) -> str:

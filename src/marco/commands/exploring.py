@@ -2,7 +2,9 @@
 
 import json
 import math
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +13,7 @@ import numpy as np
 import tyro
 from rich.table import Table
 
-from marco.commands.common import console, parse_settings
+from marco.commands.common import console, parse_settings, tell_bounds
 from marco.tabular.comparators import (
     Centralised,
     EpsilonGreedy,
@@ -19,13 +21,16 @@ from marco.tabular.comparators import (
     PosteriorSampling,
     RandomExploration,
 )
-from marco.tabular.known_model import Unknown, make_task
+from marco.tabular.known_model import Task, Unknown, make_task
 from marco.tabular.learning import Method, Run, learn
+from marco.tabular.plots import check_figure, draw_runs
 from marco.tabular.problems import load
 from marco.tabular.rmax import RMax
 from marco.tabular.solver import solve
 from marco.tabular.statistics import summary
 
+COUNTS_TO_M = ("rmax", "centralised")
+"""Methods that call a pair known when it has been seen m times."""
 MethodName = Literal["rmax", "random", "epsilon-greedy", "psrl", "bonus", "centralised"]
 
 
@@ -62,37 +67,49 @@ class Rmax:
 
     def run(self) -> None:
         """Learn and show."""
-        for name, number in (("--runs", self.runs), ("--episodes", self.episodes)):
-            if number < 1:
-                raise ValueError(f"{name} must be at least 1, got {number}.")
-        if self.figure is not None and not self.figure.absolute().parent.is_dir():
-            folder = str(self.figure.absolute().parent)
-            raise ValueError(f"--figure: there is no folder {folder!r}: make it first.")
+        self._check()
         problem = load(self.problem, **parse_settings(self.set))
         task, steps, method = make_task(problem), problem.steps(self.horizon), self._method()
-        best = solve(problem.dynamics, steps)
-        seeds = range(self.seed, self.seed + self.runs)
-        runs = [
-            learn(np.random.default_rng(seed), task, steps, method, self.episodes, best.lower)
-            for seed in seeds
-        ]
+        runs: list[Run] = []
+        try:
+            best = solve(problem.dynamics, steps, report=None if self.json else tell_bounds)
+            for run in self._runs(task, steps, method, best.lower):
+                runs.append(run)
+        except KeyboardInterrupt:
+            if not runs:
+                raise SystemExit(130) from None
+            print(f"Stopped after {len(runs)} of {self.runs} runs.", file=sys.stderr)
         margin = 2.0 * self.epsilon
         facts = {"problem": problem.name, "horizon": self.horizon, "optimum": best.lower}
         ways = {"method": self.method, "m": self.m, "unknown": self.unknown, "episodes": self.episodes}
         limit = {"pairs": int(task.pairs.sum()), "escapes_limit": self.m * int(task.pairs.sum())}
         outcome = {**facts, **ways, **limit, "margin": margin, **summary(runs, margin)}
         if self.figure is not None:
-            from marco.tabular.plots import draw_runs
-
             draw_runs(runs, f"{problem.name}, horizon {self.horizon}, {method}", self.figure)
         if self.json:
             print(
-                json.dumps(
-                    outcome | {"each": [_life(seed, run) for seed, run in zip(seeds, runs, strict=True)]}
-                )
+                json.dumps(outcome | {"each": [_life(seed, run) for seed, run in enumerate(runs, self.seed)]})
             )
             return
         self._print(outcome, runs)
+
+    def _check(self) -> None:
+        for name, number in (("--runs", self.runs), ("--episodes", self.episodes)):
+            if number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number}.")
+        if self.epsilon < 0.0:
+            raise ValueError(f"--epsilon must not be negative, got {self.epsilon}.")
+        if self.figure is not None:
+            check_figure(self.figure)
+
+    def _runs(self, task: Task, steps: int, method: Method, optimum: float) -> Iterator[Run]:
+        """The runs one by one; how many there are is told now and then."""
+        told = time.monotonic()
+        for done, seed in enumerate(range(self.seed, self.seed + self.runs)):
+            if time.monotonic() - told > 5.0 and not self.json:
+                told = time.monotonic()
+                print(f"{done} of {self.runs} runs", file=sys.stderr, flush=True)
+            yield learn(np.random.default_rng(seed), task, steps, method, self.episodes, optimum)
 
     def _method(self) -> Method:
         match self.method:
@@ -127,11 +144,12 @@ class Rmax:
         if len(runs) > 20:
             console.print(f"and {len(runs) - 20} more runs")
         low, high = outcome["failing_interval"]
+        limit = f"; R-MAX's limit is {outcome['escapes_limit']}" if self.method in COUNTS_TO_M else ""
         for line in (
             f"optimum {outcome['optimum']:.6f}",
             f"{outcome['failing']} of {outcome['runs']} runs end with a team that lacks more than "
             f"{outcome['margin']:g}; 95% interval of the share: {low:.3f} to {high:.3f}",
-            f"most escapes in a run: {outcome['escapes_most']}; R-MAX's limit is {outcome['escapes_limit']}",
+            f"most episodes of a run that met an unknown pair: {outcome['escapes_most']}{limit}",
             f"plans not proved optimal: {outcome['plans_uncertified']} of {outcome['plans']}",
         ):
             console.print(line, highlight=False)

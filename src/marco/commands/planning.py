@@ -2,14 +2,13 @@
 
 import json
 import math
-import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
 
-from marco.commands.common import console, parse_settings
+from marco.commands.common import console, parse_settings, tell_bounds
 from marco.tabular.bounds import Promise, printed, repaired, verdict
 from marco.tabular.heuristics import mdp_bound
 from marco.tabular.policies import show
@@ -39,8 +38,8 @@ class Solve:
         """Solve and show."""
         problem = load(self.problem, **parse_settings(self.set))
         steps = problem.steps(self.horizon)
-        report = None if self.json else _report
-        found = solve(problem.dynamics, steps, seconds=self.time, report=report)
+        report = None if self.json else tell_bounds
+        found = solve(problem.dynamics, steps, seconds=self.time, report=report, interruptible=True)
         if self.json:
             print(json.dumps(self._facts(problem, found)))
             return
@@ -130,10 +129,6 @@ class Bound:
             f"printed: gamma {self.gamma:g}, and 3 epsilon and 2 delta in truth, see docs/theory.md.",
             highlight=False,
         )
-
-
-def _report(lower: float, upper: float, seconds: float) -> None:
-    print(f"{seconds:6.1f} s: {lower:.6f} to {upper:.6f}", file=sys.stderr, flush=True)
 
 
 def _print_tree(lines: list[str], most: int = 60) -> None:

@@ -9,6 +9,17 @@ import numpy as np
 from marco.tabular.learning import Run
 
 
+def check_figure(path: Path) -> None:
+    """Whether a figure can be drawn into a file, before hours go into what it is to show."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    folder, kinds = path.absolute().parent, FigureCanvasBase.get_supported_filetypes()
+    if not folder.is_dir():
+        raise ValueError(f"--figure: there is no folder {str(folder)!r}: make it first.")
+    if path.suffix[1:].lower() not in kinds:
+        raise ValueError(f"--figure: {path.name!r} must end in one of .{', .'.join(sorted(kinds))}.")
+
+
 def draw_runs(runs: Sequence[Run], title: str, path: Path) -> None:
     """Regret, escape probability and known pairs by episode: each run, and the mean."""
     import matplotlib

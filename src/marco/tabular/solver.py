@@ -70,12 +70,14 @@ def solve(
     ceiling: float = float("inf"),
     report: Report | None = None,
     seed: int = 0,
+    interruptible: bool = False,
 ) -> Solution:
-    """The best decentralised team over a horizon, or bounds when the time is up or it is interrupted.
+    """The best decentralised team over a horizon, or bounds when the time is up.
 
     `team` is one to start from: the better it is, the more can be cut off. `ceiling` is an upper bound that
     is known already: a team that reaches it is the best. A search that takes more than a second (or a third
-    of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`.
+    of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`. If it is
+    `interruptible`, Ctrl-C ends the search as the time does, and not the program.
     """
     if not seconds > 0.0:
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
@@ -97,6 +99,8 @@ def solve(
             lower, team = max((lower, team), found, key=itemgetter(0))
             turn *= 2
     except KeyboardInterrupt:
+        if not interruptible:
+            raise
         lower, team = _better(dynamics, search, lower, team)
     finally:
         sys.setrecursionlimit(deep)

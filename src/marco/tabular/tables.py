@@ -14,6 +14,8 @@ from marco.types import Spec
 
 CHUNK = 512
 """Rows per compiled call, so that one size is compiled."""
+ENTRIES = 100_000_000
+"""Transitions that a table may have: they take 8 bytes each, and planners copy them."""
 
 
 class _Branch(NamedTuple):
@@ -97,6 +99,12 @@ def _explore(env: FiniteEnvironment[Any], limit: int) -> tuple[Any, list[tuple[i
             raise ValueError(
                 f"{env.spec.name} has more than {limit} states: make a table of a smaller one, "
                 "or raise the limit."
+            )
+        joint = int(np.prod([agent.num_actions for agent in env.spec.agents]))
+        if len(kept) ** 2 * joint > ENTRIES:
+            raise ValueError(
+                f"{env.spec.name} has {joint} joint actions and at least {len(kept)} states, so more than "
+                f"{ENTRIES:,} transitions: make a table of a smaller one."
             )
         fresh, done = range(done, len(kept)), len(kept)
         branches += _expand(env, _joined([kept[i] for i in fresh]), fresh.start, number)
