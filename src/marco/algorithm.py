@@ -200,7 +200,7 @@ class Marco:
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds = self._worlds_to_finish(iteration, state)
+        worlds = partial(self._worlds_to_finish, iteration, state)
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
             teams, steps = piece.states, piece.steps.sum(-1).tolist()
             numbers = {"imagined_return": piece.returns.max(-1).tolist(), "model_steps": steps}
@@ -209,14 +209,14 @@ class Marco:
         numbers = {"imagined_return": np.asarray(values).tolist(), "model_steps": steps}
         yield Event("finish", iteration, target, numbers), state._replace(team=team)
 
-    def _worlds_to_finish(self, iteration: int, state: MarcoState) -> Any:
-        """The models; a trained exploration policy may lead the team to where it would not get by itself."""
+    def _worlds_to_finish(self, iteration: int, state: MarcoState, done: float) -> Any:
+        """The models; at first the exploration policy may lead to where a team would not get by itself."""
         settings = self.settings
         if not settings.guided or settings.collector != "explorer" or not iteration:
             return state.model
-        return guided_worlds(
-            state.model, settings.explorer, state.explorer, settings.epsilon, settings.guided
-        )
+        led = np.arange(max(1, settings.restarts)) % 2 == 0
+        shares = jnp.asarray(np.where(led, settings.guided * max(0.0, 1.0 - 2.0 * done), 0.0), jnp.float32)
+        return guided_worlds(state.model, settings.explorer, state.explorer, settings.epsilon, shares)
 
     def _collector(self, iteration: int, state: MarcoState) -> Policy:
         """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""

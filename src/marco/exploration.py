@@ -87,11 +87,14 @@ class GuidedEnvironment(Environment[GuidedWorld]):
     A team that would have to be very lucky to get somewhere is brought there, remembers what it saw on the
     way as if it had come by itself, and learns from there on; and the way as well, since the steps it is led
     are its own. For how long it is led is drawn uniformly, up to the whole episode.
+
+    A guide that sees the state must leave in time: what it does tells of what the team cannot see, and where
+    it has led, a light that is on means something else than where the team has come by itself.
     """
 
     inner: Environment[Any]
     guide: Policy
-    share: Float[Array, ""]
+    share: Float[Array, "*R"]
     """Of the episodes, that are led."""
 
     @property

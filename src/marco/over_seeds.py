@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,10 +148,16 @@ def train_restarts(
     states: TrainingState,
     updates: Int[ArrayLike, ""],
 ) -> tuple[TrainingState, Metrics]:
-    """One piece of the training of several teams in each seed's model."""
+    """One piece of the training of several teams in each seed's model; of a guide, each has its own share."""
 
     def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
-        return jax.vmap(lambda key, state: train(key, world, learner, state, updates))(keys, states)
+        shares = world.share if isinstance(world, GuidedEnvironment) else None
+
+        def alone(key: PRNGKeyArray, share: Float[Array, ""] | None, state: TrainingState) -> Any:
+            own = world if share is None else eqx.tree_at(lambda guided: guided.share, world, share)
+            return train(key, own, learner, state, updates)
+
+        return jax.vmap(alone)(keys, shares, states)
 
     return jax.vmap(one)(keys, worlds, states)
 
@@ -180,12 +187,12 @@ def guided_worlds(
     learner: Learner,
     explorers: TrainingState,
     epsilon: Float[ArrayLike, ""],
-    share: Float[ArrayLike, ""],
+    shares: Float[Array, " R"],
 ) -> Any:
-    """The models as worlds in which the exploration policy leads a share of the episodes for a while."""
+    """The models as worlds in which the exploration policy leads a share of each restart's episodes."""
 
     def one(world: Environment[Any], explorer: TrainingState) -> GuidedEnvironment:
         guide = SeesState(EpsilonGreedy(learner.greedy(explorer.learner), jnp.float32(epsilon)))
-        return GuidedEnvironment(world, guide, jnp.float32(share))
+        return GuidedEnvironment(world, guide, shares)
 
     return jax.vmap(one)(worlds, explorers)

@@ -3,7 +3,7 @@
 A training cut in pieces ends as one in a piece does, bit for bit, and no piece is compiled for itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -50,17 +50,17 @@ def train_for(
 
 def train_restarts_for(
     keys: Key[Array, "seeds R"],
-    worlds: Environment[Any],
+    worlds: Callable[[float], Environment[Any]],
     learner: Learner,
     states: TrainingState,
     updates: int,
 ) -> Iterator[Piece]:
-    """Train several teams in each seed's model for so many updates."""
+    """Train several teams in each seed's model, as it is when so much of the training is over."""
     first = np.asarray(states.samples)
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     ends = np.arange(PIECES + 1) * updates // PIECES
     for number, more in enumerate(np.diff(ends), start=1):
-        trained, metrics = train_restarts(keys, worlds, learner, piece.states, int(more))
+        trained, metrics = train_restarts(keys, worlds(piece.share), learner, piece.states, int(more))
         piece = _after(piece, number / PIECES, trained, metrics)
         yield piece
 

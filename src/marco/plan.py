@@ -44,7 +44,7 @@ class MarcoSettings:
     """Updates of the team in the last model."""
     guided: float = 0.0
     """The share of the episodes in the last model in which the exploration policy, if it is the collector,
-    leads the team for a while: see `GuidedEnvironment`."""
+    leads the team for a while. It falls to nothing by half of the training; every other restart has none."""
     restarts: int = 1
     """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
 

@@ -12,6 +12,7 @@ from marco.tabular.policies import all_policies, brute_force, number_of_policies
 from marco.tabular.problem import Dynamics
 from marco.tabular.problems import load
 from marco.tabular.solver import solve
+from marco.tabular.two_steps import two_steps
 
 PUBLISHED = [
     *(("dectiger", h, v) for h, v in ((2, -4.0), (3, 5.190812), (4, 4.802755), (5, 7.026451))),
@@ -82,6 +83,18 @@ def test_two_steps_at_once_change_no_optimum(agents, actions, horizon, monkeypat
     plain = [solve(dynamics, horizon) for dynamics in cases]
     assert all(one.optimal for one in found + plain)
     assert [one.lower for one in found] == pytest.approx([one.lower for one in plain], abs=1e-8)
+
+
+def test_where_nothing_follows_any_more_two_steps_are_not_planned():
+    """Every outcome may be over, or too unlikely to be followed."""
+    dynamics = turn_taking(np.random.default_rng(3), 2, 6)
+    stages = prepare(dynamics, 3)
+    search = solver.Search(stages, None, 0.0, until=math.inf)
+    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
+    none = np.zeros_like(choices.outcomes)
+    assert two_steps(stages, 0, start, choices.rewards, choices.outcomes, choices.lone) is not None
+    assert two_steps(stages, 0, start, choices.rewards, none, choices.lone) is None
 
 
 def test_two_steps_at_once_are_bounded_from_above():

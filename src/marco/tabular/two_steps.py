@@ -39,7 +39,7 @@ def two_steps(
     outcomes: Float[np.ndarray, "J JA M"],
     lone: LoneChoices,
 ) -> "TwoSteps | None":
-    """None where two agents have a choice at the next step."""
+    """None where two agents have a choice at the next step, and where nothing follows any more."""
     rows = np.arange(len(outcomes))[:, None]
     terms = _terms(stages, t, histories, outcomes[rows, lone.columns], lone)
     return None if terms is None else TwoSteps(lone, lone.summed(rewards), terms)
@@ -114,6 +114,8 @@ def _terms(
 ) -> Terms | None:
     """What can be earned from the next step on, by the places now and the places then."""
     row, outcome = np.nonzero((outcomes > EPSILON).any(1))
+    if not row.size:
+        return None
     group, following = stages.group[outcome], stages.following[outcome]
     each = histories.each[row] * np.array(stages.observations) + stages.shown[group]
     allowed = []
