@@ -52,6 +52,18 @@ class Forgetful:
         raise RuntimeError("nothing was kept.")
 
 
+class AllData:
+    """The real episodes of all budgets, one after the other."""
+
+    def __init__(self, datasets: list[Dataset]) -> None:
+        self._datasets = datasets
+
+    def episodes(self, index: int, samples: int | None = None) -> Any:
+        """Those of a seed of a budget."""
+        which, seed = divmod(index, self._datasets[0].seeds)
+        return self._datasets[which].episodes(seed, samples)
+
+
 class Clock:
     """Seconds by phase, and how many of them went into compilation."""
 
@@ -121,7 +133,7 @@ def study(
     world: Any, preset: Any, budgets: list[int], seeds: tuple[int, ...], changes: Any, rehearse: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A row per budget; and how long training and judging all teams took."""
-    rows, states = [], []
+    rows, states, datasets = [], [], []
     for samples in budgets[-1:] if rehearse else budgets:
         clock = Clock()
         with tempfile.TemporaryDirectory() as folder:
@@ -133,6 +145,7 @@ def study(
             marco = Marco(world, settings, seeds, dataset, Forgetful(), capacity=max(budgets))
             events, state = up_to_the_last_model(marco, clock)
         states.append(state)
+        datasets.append(dataset)
         told = [event._asdict() for event in events]
         rows.append({"samples": samples, "phases": told, "seconds": clock.told()})
     clock = Clock()
@@ -141,7 +154,8 @@ def study(
     joined = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves), *(states * len(budgets) if rehearse else states)
     )
-    marco = replace(marco, seeds=seeds * len(budgets))
+    data: Any = AllData(datasets * len(budgets) if rehearse else datasets)
+    marco = replace(marco, seeds=seeds * len(budgets), dataset=data)
     finishing = marco.finish(len(settings.schedule) - 1, budgets[-1], joined)
     for event, state in finishing:  # noqa: B007  (the last state is the result)
         clock.lap("finish")

@@ -5,7 +5,7 @@ The loop is `Marco.run`. What it does to all seeds at once is in `over_seeds`; e
 anywhere and go on as if it had not been.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -28,14 +28,15 @@ from marco.over_seeds import (
     exploration_worlds,
     fit_models,
     forget,
-    guided_worlds,
     limits_of_batch,
     play_batch,
+    retraced_worlds,
     seed_key,
     stacked,
 )
 from marco.pieces import train_for, train_restarts_for
 from marco.plan import MarcoSettings
+from marco.retracing import past_of
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play
 from marco.training import TrainingState
 from marco.types import Spec
@@ -200,7 +201,7 @@ class Marco:
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds = partial(self._worlds_to_finish, iteration, state)
+        worlds = self._worlds_to_finish(target, state)
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
             teams, steps = piece.states, piece.steps.sum(-1).tolist()
             numbers = {"imagined_return": piece.returns.max(-1).tolist(), "model_steps": steps}
@@ -209,14 +210,15 @@ class Marco:
         numbers = {"imagined_return": np.asarray(values).tolist(), "model_steps": steps}
         yield Event("finish", iteration, target, numbers), state._replace(team=team)
 
-    def _worlds_to_finish(self, iteration: int, state: MarcoState, done: float) -> Any:
-        """The models; at first the exploration policy may lead to where a team would not get by itself."""
-        settings = self.settings
-        if not settings.guided or settings.collector != "explorer" or not iteration:
-            return state.model
-        led = np.arange(max(1, settings.restarts)) % 2 == 0
-        shares = jnp.asarray(np.where(led, settings.guided * max(0.0, 1.0 - 2.0 * done), 0.0), jnp.float32)
-        return guided_worlds(state.model, settings.explorer, state.explorer, settings.epsilon, shares)
+    def _worlds_to_finish(self, target: int, state: MarcoState) -> Callable[[float], Any]:
+        """The models, when so much of the training is over: at first some episodes retrace real ones."""
+        if not self.settings.retraced:
+            return lambda done: state.model
+        capacity = self.capacity or self.settings.samples
+        pasts = [past_of(self.dataset.episodes(i, target), capacity) for i in range(len(self.seeds))]
+        stacked_pasts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pasts)
+        retraced = self.settings.retraced
+        return lambda done: retraced_worlds(state.model, stacked_pasts, retraced * max(0.0, 1.0 - 2.0 * done))
 
     def _collector(self, iteration: int, state: MarcoState) -> Policy:
         """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""

@@ -3,20 +3,20 @@
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment
-from marco.exploration import ExplorationEnvironment, GuidedEnvironment, SeesState, exploration_spec
+from marco.exploration import ExplorationEnvironment, exploration_spec
 from marco.learners.learner import Learner, Metrics
 from marco.model.fit import ModelSettings
 from marco.model.learned import MemberPer
 from marco.model.rivals import ModelKind, fit_data
 from marco.model.uncertainty import BonusName
-from marco.rollout import EpsilonGreedy, Policy, rollout
+from marco.retracing import Past, RetracedEnvironment
+from marco.rollout import Policy, rollout
 from marco.training import (
     RestartKeys,
     TrainingState,
@@ -148,16 +148,10 @@ def train_restarts(
     states: TrainingState,
     updates: Int[ArrayLike, ""],
 ) -> tuple[TrainingState, Metrics]:
-    """One piece of the training of several teams in each seed's model; of a guide, each has its own share."""
+    """One piece of the training of several teams in each seed's model."""
 
     def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
-        shares = world.share if isinstance(world, GuidedEnvironment) else None
-
-        def alone(key: PRNGKeyArray, share: Float[Array, ""] | None, state: TrainingState) -> Any:
-            own = world if share is None else eqx.tree_at(lambda guided: guided.share, world, share)
-            return train(key, own, learner, state, updates)
-
-        return jax.vmap(alone)(keys, shares, states)
+        return jax.vmap(lambda key, state: train(key, world, learner, state, updates))(keys, states)
 
     return jax.vmap(one)(keys, worlds, states)
 
@@ -181,18 +175,7 @@ def exploration_worlds(worlds: Environment[Any], lam: Float[ArrayLike, ""], bonu
     return jax.vmap(lambda world: ExplorationEnvironment(world, jnp.float32(lam), bonus))(worlds)
 
 
-@partial(jax.jit, static_argnames="learner")
-def guided_worlds(
-    worlds: Environment[Any],
-    learner: Learner,
-    explorers: TrainingState,
-    epsilon: Float[ArrayLike, ""],
-    shares: Float[Array, " R"],
-) -> Any:
-    """The models as worlds in which the exploration policy leads a share of each restart's episodes."""
-
-    def one(world: Environment[Any], explorer: TrainingState) -> GuidedEnvironment:
-        guide = SeesState(EpsilonGreedy(learner.greedy(explorer.learner), jnp.float32(epsilon)))
-        return GuidedEnvironment(world, guide, shares)
-
-    return jax.vmap(one)(worlds, explorers)
+@jax.jit
+def retraced_worlds(worlds: Environment[Any], pasts: Past, share: Float[ArrayLike, ""]) -> Any:
+    """The models as worlds in which a share of the episodes begin by retracing real ones."""
+    return jax.vmap(lambda world, past: RetracedEnvironment(world, past, jnp.float32(share)))(worlds, pasts)

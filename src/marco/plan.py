@@ -42,9 +42,9 @@ class MarcoSettings:
     """Model steps for the team after every refit, before the last."""
     final_updates: int = 3_000
     """Updates of the team in the last model."""
-    guided: float = 0.0
-    """The share of the episodes in the last model in which the exploration policy, if it is the collector,
-    leads the team for a while. It falls to nothing by half of the training; every other restart has none."""
+    retraced: float = 0.0
+    """The share of the episodes in the last model that begin by retracing a real one, at first: it falls to
+    nothing by half of the training."""
     restarts: int = 1
     """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
 
@@ -59,7 +59,7 @@ class MarcoSettings:
         for name in ("explorer_steps", "team_steps", "restarts", "lam"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        for name in ("epsilon", "guided"):
+        for name in ("epsilon", "retraced"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
         if self.collector == "team" and self.team_steps == 0:

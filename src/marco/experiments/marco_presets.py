@@ -75,7 +75,7 @@ def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> Ma
         model=model_settings("default", spec),
         bonus="variance" if numbers else "deviation",
         explorer_steps=30_000 if numbers else 50_000,
-        guided=0.0 if isinstance(team, MAPPO) else 0.5,
+        retraced=0.0 if isinstance(team, MAPPO) else 0.5,
         final_updates=3_000 if isinstance(team, MAPPO) else 2_000,
         restarts=1 if isinstance(team, MAPPO) else 3,
     )
