@@ -115,7 +115,7 @@ def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
     keys = jax.random.split(jax.random.key(0), 2)
     states, restarts = begin_restarts(keys, TINY, WORLD.spec, 2)
     whole, _ = train_restarts(restarts.train, worlds, TINY, states, 7)
-    *_, last = train_restarts_for(restarts.train, worlds, TINY, states, 7)
+    *_, last = train_restarts_for(restarts.train, lambda done: worlds, TINY, states, 7)
     assert last.share == 1.0
     jax.tree.map(np.testing.assert_array_equal, whole, last.states)
     states = jax.tree.map(lambda leaf: leaf[:, 0], states)

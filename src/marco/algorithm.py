@@ -13,23 +13,24 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
-from marco.collected import mean_uncertainty, taken, whole_return
+from marco.collected import told_of_chunk
+from marco.collecting import collectors, play_missing
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, HostWorld
-from marco.exploration import SeesState, exploration_spec
+from marco.exploration import exploration_spec
 from marco.model.inputs import ComponentName
-from marco.model.rivals import ViewedPolicy, view_and_gather, viewed_spec
+from marco.model.rivals import view_and_gather, viewed_spec
 from marco.over_seeds import (
+    BestTeams,
     begin_both,
     begin_restarts,
-    choose_restarts,
+    better_teams,
     exploration_worlds,
     fit_models,
     forget,
-    limits_of_batch,
-    play_batch,
+    judge_restarts,
     retraced_worlds,
     seed_key,
     stacked,
@@ -37,7 +38,6 @@ from marco.over_seeds import (
 from marco.pieces import train_for, train_restarts_for
 from marco.plan import MarcoSettings
 from marco.retracing import past_of
-from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play
 from marco.training import TrainingState
 from marco.types import Spec
 
@@ -144,12 +144,17 @@ class Marco:
     def collect(self, iteration: int, target: int, state: MarcoState) -> Iterator[Event]:
         """Fill D up to `target` samples of each seed, not one more; a batch is stored before it is used."""
         before = self.settings.schedule[iteration - 1] if iteration else 0
-        policy = self._collector(iteration, state)
+        settings = self.settings
+        who = settings.collector if iteration else "random"
+        policy = collectors(who, settings, self.world.spec, state.team, state.explorer)
         while (missing := target - self.dataset.samples).max() > 0:
             share = 1.0 - float(missing.max()) / (target - before)
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, share)
-            self.dataset.append(self._play(policy, missing))
-        yield Event("collect", iteration, target, self._collected(before, target, state))
+            keys = self._keys(self.dataset.chunks, 1)
+            self.dataset.append(play_missing(keys, self.world, policy, missing, settings.chunk))
+        chunk = [self.dataset.episodes(index, target, before) for index in range(len(self.seeds))]
+        numbers = told_of_chunk(settings, self.world.spec, state.model, chunk)
+        yield Event("collect", iteration, target, numbers)
 
     def fit(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
         """Line 6: train the model on all of D, from scratch."""
@@ -194,21 +199,26 @@ class Marco:
             yield event, state._replace(explorer=piece.states)
 
     def finish(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
-        """The budget is spent: train the team to the end in the last model; keep the best, judged there."""
+        """The budget is spent: train teams in the last model; keep the best there was, judged there."""
         settings, learner = self.settings, self.settings.team
         yield Event("finish", iteration, target, {}, 0.0), state
         several = max(1, settings.restarts)
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds = self._worlds_to_finish(target, state)
+        worlds, judge = self._worlds_to_finish(target, state), partial(judge_restarts, learner=learner)
+        nobody = BestTeams(jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf))
+        best = nobody
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
-            teams, steps = piece.states, piece.steps.sum(-1).tolist()
-            numbers = {"imagined_return": piece.returns.max(-1).tolist(), "model_steps": steps}
+            values = judge(keys.judge, state.model, states=piece.states)
+            best = better_teams(best if settings.restarts else nobody, piece.states, values)
+            numbers = {"imagined_return": best.values.tolist(), "model_steps": piece.steps.sum(-1).tolist()}
             yield Event("finish", iteration, target, numbers, 0.95 * piece.share), state
-        team, values = choose_restarts(keys.judge, state.model, learner, teams)
-        numbers = {"imagined_return": np.asarray(values).tolist(), "model_steps": steps}
-        yield Event("finish", iteration, target, numbers), state._replace(team=team)
+        # The best of many was lucky when it was judged: what it is worth is asked once more.
+        again = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
+        values = judge(keys.again, state.model, states=again).mean(-1)
+        numbers["imagined_return"] = values.tolist()
+        yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
 
     def _worlds_to_finish(self, target: int, state: MarcoState) -> Callable[[float], Any]:
         """The models, when so much of the training is over: at first some episodes retrace real ones."""
@@ -219,49 +229,6 @@ class Marco:
         stacked_pasts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pasts)
         retraced = self.settings.retraced
         return lambda done: retraced_worlds(state.model, stacked_pasts, retraced * max(0.0, 1.0 - 2.0 * done))
-
-    def _collector(self, iteration: int, state: MarcoState) -> Policy:
-        """Who collects: at first chance, then pi_phi (or another), epsilon-greedily. Seeds first."""
-        settings, spec = self.settings, self.world.spec
-        epsilon = jnp.full(len(self.seeds), settings.epsilon)
-        who = "random" if iteration == 0 else settings.collector
-        match who:
-            case "random":
-                return jax.vmap(lambda e: EpsilonGreedy(RandomPolicy(), e))(epsilon)
-            case "team":
-
-                def team(state: TrainingState, e: Float[Array, ""]) -> Policy:
-                    return EpsilonGreedy(settings.team.greedy(state.learner), e)
-
-                return jax.vmap(team)(state.team, epsilon)
-
-        def explorer(state: TrainingState, e: Float[Array, ""]) -> Policy:
-            seeing = SeesState(EpsilonGreedy(settings.explorer.greedy(state.learner), e))
-            return ViewedPolicy(seeing, settings.kind, spec)
-
-        return jax.vmap(explorer)(state.explorer, epsilon)
-
-    def _play(self, policy: Policy, missing: np.ndarray) -> Any:
-        """A batch of real episodes (axes seeds T B), of no more steps than are missing."""
-        keys = self._keys(self.dataset.chunks, 1)
-        if isinstance(self.world, Environment):
-            chunk, spec = self.settings.chunk, self.world.spec
-            limits = [limits_of_batch(int(count), chunk, spec) for count in missing]
-            return play_batch(keys, self.world, policy, jnp.asarray(np.stack(limits)))
-        alone = jax.tree.map(lambda leaf: leaf[0], policy)
-        episode = play(keys[0], self.world, alone, limit=int(missing[0]))
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], episode)
-
-    def _collected(self, before: int, target: int, state: MarcoState) -> dict[str, list[Any]]:
-        """What a chunk paid, and, where there was a model before it, how uncertain that was of it."""
-        settings, spec = self.settings, self.world.spec
-        chunks = [self.dataset.episodes(index, target, before) for index in range(len(self.seeds))]
-        numbers: dict[str, list[Any]] = {"return": [whole_return(chunk) for chunk in chunks]}
-        if state.model is not None:
-            steps = [taken(settings.kind, spec, chunk, settings.chunk) for chunk in chunks]
-            rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps)
-            numbers["uncertainty"] = mean_uncertainty(state.model, settings.bonus, rows).tolist()
-        return numbers
 
     def _check_collected(self, target: int) -> None:
         if self.dataset.samples.min() < target:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from marco.environments.environment import Environment
 from marco.model.rivals import ModelKind, models_of, views
 from marco.model.uncertainty import BonusName, uncertainty
+from marco.plan import MarcoSettings
 from marco.types import Episode, Spec
 
 
@@ -23,6 +24,18 @@ class Taken(NamedTuple):
     observation: Float[Array, "*seeds rows N O"]
     """After the step."""
     real: Bool[Array, "*seeds rows"]
+
+
+def told_of_chunk(
+    settings: MarcoSettings, spec: Spec, worlds: Environment[Any] | None, chunk: list[Episode]
+) -> dict[str, list[Any]]:
+    """What a chunk paid each seed, and, where there was a model before it, how uncertain that was of it."""
+    numbers: dict[str, list[Any]] = {"return": [whole_return(episodes) for episodes in chunk]}
+    if worlds is not None:
+        steps = [taken(settings.kind, spec, episodes, settings.chunk) for episodes in chunk]
+        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *steps)
+        numbers["uncertainty"] = mean_uncertainty(worlds, settings.bonus, rows).tolist()
+    return numbers
 
 
 def whole_return(episodes: Episode) -> float | None:

@@ -1,11 +1,10 @@
 """What Algorithm 1 does, for all seeds at once: each function is a `vmap` of one that treats one seed."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment
@@ -21,7 +20,7 @@ from marco.training import (
     RestartKeys,
     TrainingState,
     begin,
-    best_of,
+    judge,
     restart_keys,
     train,
     train_until,
@@ -35,16 +34,6 @@ def seed_key(seed: int, *path: int) -> PRNGKeyArray:
     for number in path:
         key = jax.random.fold_in(key, number)
     return key
-
-
-def limits_of_batch(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:
-    """How many steps each episode of a batch may take, so that all together take no more than are missing."""
-    width = max(1, chunk // spec.horizon)
-    whole = min(width, missing // spec.horizon)
-    limits = np.where(np.arange(width) < whole, spec.horizon, 0)
-    if whole == 0:
-        limits[0] = max(missing, 0)
-    return limits.astype(np.int32)
 
 
 def stacked(rows: list[Any]) -> Any:
@@ -157,16 +146,34 @@ def train_restarts(
 
 
 @partial(jax.jit, static_argnames="learner")
-def choose_restarts(
+def judge_restarts(
     keys: Key[Array, "seeds R"], worlds: Environment[Any], learner: Learner, states: TrainingState
-) -> tuple[TrainingState, Float[Array, " seeds"]]:
-    """Of each seed's teams the one that is worth most in the model, and what it is worth there."""
+) -> Float[Array, "seeds R"]:
+    """What each of the teams is worth in its seed's model."""
 
-    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
-        best = best_of(keys, world, learner, states)
-        return best.state, best.values.max()
+    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Array:
+        return jax.vmap(lambda key, state: judge(key, world, learner, state)[0])(keys, states)
 
     return jax.vmap(one)(keys, worlds, states)
+
+
+class BestTeams(NamedTuple):
+    """The best team of each seed so far, and what it was worth when it was chosen."""
+
+    teams: TrainingState
+    values: Float[Array, " seeds"]
+
+
+@jax.jit
+def better_teams(before: BestTeams, states: TrainingState, values: Float[Array, "seeds R"]) -> BestTeams:
+    """The best of those before and of new ones (axes seeds R)."""
+
+    def one(before: BestTeams, states: TrainingState, values: Float[Array, " R"]) -> BestTeams:
+        best = jnp.argmax(values)
+        now = BestTeams(jax.tree.map(lambda leaf: leaf[best], states), values[best])
+        return jax.tree.map(lambda new, old: jnp.where(now.values > before.values, new, old), now, before)
+
+    return jax.vmap(one)(before, states, values)
 
 
 @partial(jax.jit, static_argnames="bonus")

@@ -155,11 +155,12 @@ class RestartKeys(NamedTuple):
     begin: Key[Array, " R"]
     train: Key[Array, " R"]
     judge: Key[Array, " R"]
+    again: Key[Array, " R"]
 
 
 def restart_keys(key: PRNGKeyArray, restarts: int) -> RestartKeys:
     """One key for each use of each restart."""
-    each = jax.vmap(lambda one: jax.random.split(one, 3), out_axes=1)(jax.random.split(key, restarts))
+    each = jax.vmap(lambda one: jax.random.split(one, 4), out_axes=1)(jax.random.split(key, restarts))
     return RestartKeys(*each)
 
 
@@ -171,11 +172,14 @@ def best_of(
     episodes: int = 4_096,
 ) -> Best:
     """Of several trainings (first axis) the one whose greedy team is worth most over so many episodes."""
-
-    def judge(key: PRNGKeyArray, state: TrainingState) -> tuple[Array, Array]:
-        judged = rollouts(key, env, learner.greedy(state.learner), episodes)
-        return judged.undiscounted_return.mean(), state.samples + judged.length.sum()
-
-    values, samples = jax.vmap(judge)(keys, states)
+    values, taken = jax.vmap(lambda key, state: judge(key, env, learner, state, episodes))(keys, states)
     best: TrainingState = jax.tree.map(lambda leaf: leaf[jnp.argmax(values)], states)
-    return Best(best, values, samples.sum())
+    return Best(best, values, jnp.sum(states.samples + taken))
+
+
+def judge(
+    key: PRNGKeyArray, env: Environment[Any], learner: Learner, state: TrainingState, episodes: int = 4_096
+) -> tuple[Float[Array, ""], Int[Array, ""]]:
+    """What the greedy team is worth over so many episodes, and how many steps these took."""
+    judged = rollouts(key, env, learner.greedy(state.learner), episodes)
+    return judged.undiscounted_return.mean(), judged.length.sum()
