@@ -20,8 +20,11 @@ def marco_settings(
     **changes: Any,
 ) -> MarcoSettings:
     """The settings of a preset for a world, with a budget of real samples and changes by name."""
-    make = _paper if preset == "paper" else _default
-    settings = make(spec, samples, learner)
+    if preset == "paper":
+        settings = _paper(spec, samples, learner)
+    else:
+        updates = changes.get("final_updates")
+        settings = _default(spec, samples, learner, updates if isinstance(updates, int) else 3_000)
     try:
         return replace(settings, **changes)
     except TypeError as error:
@@ -56,16 +59,22 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
     )
 
 
-def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoSettings:
+def _default(
+    spec: Spec, samples: int | None, learner: LearnerName | None, final_updates: int
+) -> MarcoSettings:
     """Few samples, in a few chunks; the best of several teams trained in the last model.
 
     A deviation falls as one over the square root of the visits, a variance faster: in a discrete world it
-    soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end.
+    soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Q-learners act at
+    random ever less for about half of their training: else teams on `bridge` never try what the light is for.
     """
     numbers = spec.state_has_numbers
     total = (20_000 if numbers else 2_000) if samples is None else samples
     chunk = max(1, total // 4) if numbers else min(total, max(500, total // 10))
     team = make_learner("default", spec, learner)
+    if isinstance(team, QLearner):
+        most = final_updates * team.episodes_per_update * spec.horizon  # steps, if no episode ended early
+        team = replace(team, epsilon_samples=max(1, 3 * most // 10))
     return MarcoSettings(
         samples=total,
         first=chunk,
@@ -76,7 +85,7 @@ def _default(spec: Spec, samples: int | None, learner: LearnerName | None) -> Ma
         bonus="variance" if numbers else "deviation",
         explorer_steps=30_000 if numbers else 50_000,
         retraced=0.0 if isinstance(team, MAPPO) else 0.5,
-        final_updates=3_000 if isinstance(team, MAPPO) else 2_000,
+        final_updates=final_updates,
         restarts=1 if isinstance(team, MAPPO) else 3,
     )
 
