@@ -11,7 +11,7 @@ demo: $(VENV)/runtime
 
 ## Everything a change must pass.
 test: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 ## A run killed twenty times at random moments, where the tests do it three times.
 crash: $(VENV)/dev

@@ -32,6 +32,7 @@ SEEDS = (3, 4)
 
 def settings(**changes):
     plan = {"samples": 50, "first": 20, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
+    plan["retraced"] = 0.5
     return MarcoSettings(**({"team": TINY, "explorer": TINY, "model": MODEL} | plan | changes))
 
 
