@@ -59,7 +59,9 @@ def _returns(axes: Any, chunks: Rows, result: dict[str, Any]) -> None:
 
 def _imagined(axes: Any, result: dict[str, Any]) -> None:
     real = [row["mean"] for row in result["real"]]
-    ends = [min(*real, *result["imagined"]), max(*real, *result["imagined"])]
+    low, high = min(*real, *result["imagined"]), max(*real, *result["imagined"])
+    room = max(0.1 * (high - low), 0.05 * abs(high), 0.01)  # a small difference is to look small
+    ends = [low - room, high + room]
     axes.plot(ends, ends, color="0.7", label="the model is right")
     axes.scatter(result["imagined"], real, color="C3", zorder=3, label="a team")
     axes.set(title="Imagined and real return", xlabel="in the model", ylabel="in the world")
