@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test crash lint types format clean
+.PHONY: demo test slow crash lint types format clean
 
 ## MARCO on the riddle: 2,000 real steps, the rest in the model; a table and a figure at the end.
 ## One team, trained half as long as by default: five minutes on two cores.
@@ -13,6 +13,10 @@ demo: $(VENV)/runtime
 ## Everything a change must pass.
 test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
+
+## What the tests leave out: it takes long, breaks seldom, and is much like other tests.
+slow: $(VENV)/dev
+	MARCO_SLOW=1 $(BIN)/pytest -n 2 -m slow
 
 ## A run killed twenty times at random moments, where the tests do it three times.
 crash: $(VENV)/dev

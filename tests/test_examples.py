@@ -39,7 +39,12 @@ def test_example_runs_and_prints_its_number(script, expected, tmp_path):
 @pytest.mark.parametrize(
     ("script", "pattern", "least"),
     [
-        ("train_a_team.py", r"after: ([+-]\d\.\d+); the best team earns \+0\.4444", 0.37),
+        pytest.param(
+            "train_a_team.py",
+            r"after: ([+-]\d\.\d+); the best team earns \+0\.4444",
+            0.37,
+            marks=pytest.mark.slow,
+        ),
         ("your_own_world.py", r"steps: exact (\d\.\d+), best 1\.0000", 0.66),
     ],
 )

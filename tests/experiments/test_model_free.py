@@ -140,6 +140,7 @@ def test_unknown_presets_and_learners_are_refused(preset, name, message, monkeyp
         make_learner(preset, Switch().spec, name)
 
 
+@pytest.mark.slow
 def test_seeds_are_spread_over_devices():
     """Four host devices: each holds one of four seeds, and each seed learns what it learns on one device."""
     code = """
