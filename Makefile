@@ -2,21 +2,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow crash lint types format clean
+.PHONY: demo test crash lint types format clean
 
 ## MARCO on the riddle: 2,000 real steps, the rest in the model; a table and a figure at the end.
-## One team, trained half as long as by default: five minutes on two cores.
+## The default preset as it is: about five minutes on two cores.
 demo: $(VENV)/runtime
 	rm -rf runs/demo
-	$(BIN)/marco train switch --out runs/demo --change restarts=1 final_updates=1500
+	$(BIN)/marco train switch --out runs/demo
 
 ## Everything a change must pass.
 test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
-
-## What the tests leave out: it takes long, breaks seldom, and is much like other tests.
-slow: $(VENV)/dev
-	MARCO_SLOW=1 $(BIN)/pytest -n 2 -m slow
 
 ## A run killed twenty times at random moments, where the tests do it three times.
 crash: $(VENV)/dev

@@ -13,16 +13,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
-def pytest_collection_modifyitems(items):
-    """Leave out what takes long and breaks seldom, unless asked for it."""
-    if "MARCO_SLOW" in os.environ:
-        return
-    skip = pytest.mark.skip(reason="slow, and much like another test: make slow")
-    for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
-
-
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run the command in this process; what it printed, and its exit status."""

@@ -166,7 +166,6 @@ def test_the_variants_run_to_their_end(tmp_path, changes, phase, number):
     assert ("exploration_return" in events[3].numbers) == (changes.get("collector") != "team")
 
 
-@pytest.mark.slow
 def test_a_rival_explores_and_collects(tmp_path):
     """Of the two the one that is less like the centralised model."""
     run = phases(begin(tmp_path, replace(QUICK, kind="decentralised"), seeds=(3,)))

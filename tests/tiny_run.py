@@ -100,7 +100,7 @@ class Drifter:
 
     episodes_per_update: int = 4
 
-    def init(self, key, spec):
+    def init(self, key, spec, which=0):
         return jax.random.normal(key, (spec.num_agents, spec.num_actions))
 
     def act(self, state, samples):

@@ -20,6 +20,7 @@ from marco.training import (
     RestartKeys,
     TrainingState,
     begin,
+    begin_several,
     judge,
     restart_keys,
     train,
@@ -124,7 +125,7 @@ def begin_restarts(
 
     def one(key: PRNGKeyArray) -> tuple[TrainingState, RestartKeys]:
         keys = restart_keys(key, restarts)
-        return jax.vmap(lambda own: begin(own, learner, spec))(keys.begin), keys
+        return begin_several(keys.begin, learner, spec), keys
 
     return jax.vmap(one)(keys)
 

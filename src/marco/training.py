@@ -24,9 +24,9 @@ class TrainingState(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("learner", "spec"))
-def begin(key: PRNGKeyArray, learner: Learner, spec: Spec) -> TrainingState:
-    """Before the first sample."""
-    return TrainingState(learner.init(key, spec), jnp.int32(0), jnp.int32(0))
+def begin(key: PRNGKeyArray, learner: Learner, spec: Spec, which: Int[ArrayLike, ""] = 0) -> TrainingState:
+    """Before the first sample; as which of several teams of one world."""
+    return TrainingState(learner.init(key, spec, which), jnp.int32(0), jnp.int32(0))
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="state")
@@ -144,9 +144,15 @@ def train_best(
     For worlds whose samples are free: learned ones. Optimisers differ more by luck than by settings.
     """
     keys = restart_keys(key, restarts)
-    states = jax.vmap(lambda key: begin(key, learner, env.spec))(keys.begin)
+    states = begin_several(keys.begin, learner, env.spec)
     states, _ = jax.vmap(lambda key, state: train(key, env, learner, state, updates))(keys.train, states)
     return best_of(keys.judge, env, learner, states, episodes)
+
+
+def begin_several(keys: Key[Array, " R"], learner: Learner, spec: Spec) -> TrainingState:
+    """Several teams of one world, before the first sample."""
+    each = jnp.arange(keys.shape[0])
+    return jax.vmap(lambda key, which: begin(key, learner, spec, which))(keys, each)
 
 
 class RestartKeys(NamedTuple):

@@ -57,7 +57,7 @@ def test_one_agents_view_is_its_own_sight_and_action_with_the_teams_reward():
     np.testing.assert_array_equal(viewed.reward, episodes.reward)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(KINDS[1], marks=pytest.mark.slow), KINDS[2]])
+@pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_rival_keeps_the_contract(kind):
     world = learned(kind)[0]
     assert world.spec == viewed_spec(kind, WORLD.spec)

@@ -24,7 +24,7 @@ def marco_settings(
         settings = _paper(spec, samples, learner)
     else:
         updates = changes.get("final_updates")
-        settings = _default(spec, samples, learner, updates if isinstance(updates, int) else 3_000)
+        settings = _default(spec, samples, learner, updates if isinstance(updates, int) else None)
     try:
         return replace(settings, **changes)
     except TypeError as error:
@@ -60,19 +60,24 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
 
 
 def _default(
-    spec: Spec, samples: int | None, learner: LearnerName | None, final_updates: int
+    spec: Spec, samples: int | None, learner: LearnerName | None, final_updates: int | None
 ) -> MarcoSettings:
     """Few samples, in a few chunks; the best of several teams trained in the last model.
 
     A deviation falls as one over the square root of the visits, a variance faster: in a discrete world it
     soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Q-learners act at
     random ever less for about half of their training: else teams on `bridge` never try what the light is for.
+    Every other team is VDN, which gets across on `bridge`; the others are QMIX, which solves `switch`.
     """
     numbers = spec.state_has_numbers
     total = (20_000 if numbers else 2_000) if samples is None else samples
     chunk = max(1, total // 4) if numbers else min(total, max(500, total // 10))
     team = make_learner("default", spec, learner)
+    gradients = isinstance(team, MAPPO)
+    final_updates = final_updates or (3_000 if gradients else 4_000)
     if isinstance(team, QLearner):
+        mixer = team.mixer if learner else "either"
+        team = replace(team, mixer=mixer, episodes_per_update=32, replay=512, batch=64)
         most = final_updates * team.episodes_per_update * spec.horizon  # steps, if no episode ended early
         team = replace(team, epsilon_samples=max(1, 3 * most // 10))
     return MarcoSettings(
@@ -84,9 +89,9 @@ def _default(
         model=model_settings("default", spec),
         bonus="variance" if numbers else "deviation",
         explorer_steps=30_000 if numbers else 50_000,
-        retraced=0.0 if isinstance(team, MAPPO) else 0.5,
+        retraced=0.0 if gradients else 0.9,
         final_updates=final_updates,
-        restarts=1 if isinstance(team, MAPPO) else 3,
+        restarts=1 if gradients else 4,
     )
 
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from marco.networks import TeamNetwork, mask_scores
 from marco.rollout import Memory, Policy
@@ -45,8 +45,8 @@ class Learner(Protocol):
     def episodes_per_update(self) -> int:
         """How many episodes are played side by side before each update."""
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> LearnerState:
-        """Begin to learn."""
+    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> LearnerState:
+        """Begin to learn; as which of several teams of one world, for learners that vary these."""
 
     def act(self, state: LearnerState, samples: Int[Array, ""]) -> Policy:
         """The policy that gathers episodes, after so many samples."""

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from marco.learners.learner import (
     Metrics,
@@ -80,7 +80,7 @@ class MAPPO:
         check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
         check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae=self.gae)
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> MAPPOState:
+    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> MAPPOState:
         """Draw the networks."""
         key_actor, key_critic = jax.random.split(key)
         actor = TeamNetwork.create(key_actor, spec, self.hidden, self.shared, self.factored)

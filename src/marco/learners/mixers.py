@@ -6,12 +6,12 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from marco.networks import MLP, Dense
 from marco.types import Spec
 
-MixerName = Literal["iql", "vdn", "qmix"]
+MixerName = Literal["iql", "vdn", "qmix", "either"]
 
 
 class Mixer(eqx.Module):
@@ -73,8 +73,29 @@ class Monotonic(Mixer):
         return mixed + self.second_bias(state)
 
 
-def make_mixer(key: PRNGKeyArray, name: MixerName, spec: Spec, embedding: int) -> Mixer:
-    """The mixer that a name stands for."""
+class Either(Mixer):
+    """QMIX for some of the teams that are trained side by side, VDN for the others.
+
+    QMIX can tell apart what VDN cannot, and gets stuck where VDN does not: which is better depends on the
+    world. A team keeps to its kind for life.
+    """
+
+    monotonic: Monotonic
+    additive: Float[Array, ""]
+    """1 where the values are summed, 0 where they are not; it is not learned."""
+
+    def __call__(
+        self, q: Float[Array, "*batch N"], state: Float[Array, "*batch S"]
+    ) -> Float[Array, "*batch V"]:
+        """V = 1: as the team's kind has it."""
+        additive = jax.lax.stop_gradient(self.additive) > 0.5
+        return jnp.where(additive, q.sum(axis=-1, keepdims=True), self.monotonic(q, state))
+
+
+def make_mixer(
+    key: PRNGKeyArray, name: MixerName, spec: Spec, embedding: int, which: Int[ArrayLike, ""] = 0
+) -> Mixer:
+    """The mixer that a name stands for, for one of several teams: of `either` every other one is VDN."""
     match name:
         case "iql":
             return Independent()
@@ -82,3 +103,5 @@ def make_mixer(key: PRNGKeyArray, name: MixerName, spec: Spec, embedding: int) -
             return Sum()
         case "qmix":
             return Monotonic.create(key, spec, embedding)
+        case "either":
+            return Either(Monotonic.create(key, spec, embedding), jnp.float32(jnp.asarray(which) % 2))

@@ -1,4 +1,4 @@
-"""IQL, VDN and QMIX: one recurrent Q-learner with three mixers."""
+"""IQL, VDN and QMIX: one recurrent Q-learner that differs by its mixer."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from marco.buffer import Buffer, add, empty_buffer, sample
 from marco.learners.learner import (
@@ -91,11 +91,11 @@ class QLearner:
                 f"episodes_per_update={self.episodes_per_update}."
             )
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> QState:
+    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> QState:
         """Draw the networks; the replay is empty."""
         key_team, key_mixer = jax.random.split(key)
         team = TeamNetwork.create(key_team, spec, self.hidden, self.shared, self.factored)
-        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.embedding))
+        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.embedding, which))
         return QState(
             online=online,
             target=jax.tree.map(jnp.copy, online),
