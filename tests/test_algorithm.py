@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from marco.algorithm import Event, Marco
 from marco.collected import mean_uncertainty, taken
 from marco.dataset import Dataset
 from marco.experiments.journal import RunJournal, alone
@@ -120,10 +121,20 @@ def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
     jax.tree.map(np.testing.assert_array_equal, whole, last.states)
     states = jax.tree.map(lambda leaf: leaf[:, 0], states)
     whole, _ = train_until_all(keys, worlds, TINY, states, jnp.array([60, 60]))
-    *_, last = train_for(keys, worlds, TINY, states, 60)
+    *_, last = train_for(keys, lambda done: worlds, TINY, states, 60)
     jax.tree.map(np.testing.assert_array_equal, whole, last.states)
     assert (last.steps == np.asarray(whole.samples)).all()
     assert (last.steps >= 60).all()
+
+
+def test_learning_that_ran_off_is_told_by_name_and_nothing_is_lost(tmp_path, monkeypatch):
+    def run_off(self, iteration, target, state):
+        yield Event("fit", iteration, target, {"reward": [0.5, float("nan")]}), state
+
+    monkeypatch.setattr(Marco, "fit", run_off)
+    with pytest.raises(ValueError, match=f"fit: the reward of seed {SEEDS[1]} is nan after 20 samples"):
+        list(begin(tmp_path, settings(), known=KNOWN).run())
+    assert Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).samples.tolist() == [20, 20]
 
 
 def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):

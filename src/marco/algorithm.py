@@ -126,6 +126,7 @@ class Marco:
                     continue
                 told = line(iteration, target, state)
                 for event, state in told:
+                    self._check_finite(event)
                     if event.over:
                         self.journal.keep(step, state, event)
                     yield event, state
@@ -176,7 +177,8 @@ class Marco:
             return
         yield Event("team", iteration, target, {}, 0.0), state
         keys, team = self._keys(iteration, 3), forget(settings.team, state.team, self.spec)
-        for piece in train_for(keys, state.model, settings.team, team, settings.team_steps):
+        worlds = self._retraced(target, state.model)
+        for piece in train_for(keys, worlds, settings.team, team, settings.team_steps):
             numbers = {"imagined_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
             yield Event("team", iteration, target, numbers, piece.share), state._replace(team=piece.states)
 
@@ -191,8 +193,8 @@ class Marco:
             fresh = self._keys(iteration, 6)
             explorer = begin_both(fresh, settings.team, settings.explorer, self.spec)[1]
         explorer = forget(settings.explorer, explorer, exploration_spec(self.spec))
-        worlds = exploration_worlds(state.model, settings.lam, settings.bonus)
-        keys = self._keys(iteration, 4)
+        paid = exploration_worlds(state.model, settings.lam, settings.bonus)
+        worlds, keys = self._retraced(target, paid), self._keys(iteration, 4)
         for piece in train_for(keys, worlds, settings.explorer, explorer, settings.explorer_steps):
             numbers = {"exploration_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
             event = Event("explore", iteration, target, numbers, piece.share)
@@ -206,7 +208,7 @@ class Marco:
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds, judge = self._worlds_to_finish(target, state), partial(judge_restarts, learner=learner)
+        worlds, judge = self._retraced(target, state.model), partial(judge_restarts, learner=learner)
         nobody = BestTeams(jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf))
         best = nobody
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
@@ -220,15 +222,25 @@ class Marco:
         numbers["imagined_return"] = values.tolist()
         yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
 
-    def _worlds_to_finish(self, target: int, state: MarcoState) -> Callable[[float], Any]:
-        """The models, when so much of the training is over: at first some episodes retrace real ones."""
+    def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:
+        """The worlds when so much of a training is over: at first some episodes in them retrace real ones."""
         if not self.settings.retraced:
-            return lambda done: state.model
+            return lambda done: worlds
         capacity = self.capacity or self.settings.samples
         pasts = [past_of(self.dataset.episodes(i, target), capacity) for i in range(len(self.seeds))]
         stacked_pasts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pasts)
         retraced = self.settings.retraced
-        return lambda done: retraced_worlds(state.model, stacked_pasts, retraced * max(0.0, 1.0 - 2.0 * done))
+        return lambda done: retraced_worlds(worlds, stacked_pasts, retraced * max(0.0, 1.0 - 2.0 * done))
+
+    def _check_finite(self, event: Event) -> None:
+        for name, values in event.numbers.items():
+            for seed, value in zip(self.seeds, values, strict=True):
+                if not np.isfinite(value):
+                    raise ValueError(
+                        f"{event.phase}: the {name} of seed {seed} is {value} after {event.samples} samples: "
+                        "learning ran off. All real samples are kept; in another run larger chunks, or a "
+                        "smaller lam, may do (--data takes the samples along)."
+                    )
 
     def _check_collected(self, target: int) -> None:
         if self.dataset.samples.min() < target:

@@ -15,6 +15,9 @@ from marco.learners.learner import Learner, Metrics
 from marco.over_seeds import train_restarts, train_until_all
 from marco.training import TrainingState
 
+Worlds = Callable[[float], Environment[Any]]
+"""The seeds' models, as they are when so much of a training is over."""
+
 PIECES = 10
 """Of each training. More would cost time, since what runs beside a piece has to wait for its end."""
 
@@ -33,7 +36,7 @@ class Piece(NamedTuple):
 
 def train_for(
     keys: Key[Array, " seeds"],
-    worlds: Environment[Any],
+    worlds: Worlds,
     learner: Learner,
     states: TrainingState,
     steps: int,
@@ -43,19 +46,19 @@ def train_for(
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     for number in range(1, PIECES + 1):
         targets = jnp.asarray(first + steps * number // PIECES, jnp.int32)
-        trained, metrics = train_until_all(keys, worlds, learner, piece.states, targets)
+        trained, metrics = train_until_all(keys, worlds(piece.share), learner, piece.states, targets)
         piece = _after(piece, number / PIECES, trained, metrics)
         yield piece
 
 
 def train_restarts_for(
     keys: Key[Array, "seeds R"],
-    worlds: Callable[[float], Environment[Any]],
+    worlds: Worlds,
     learner: Learner,
     states: TrainingState,
     updates: int,
 ) -> Iterator[Piece]:
-    """Train several teams in each seed's model, as it is when so much of the training is over."""
+    """Train several teams in each seed's model."""
     first = np.asarray(states.samples)
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     ends = np.arange(PIECES + 1) * updates // PIECES

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marco.environments.switch import Switch
-from marco.learners.mixers import Independent, Monotonic, Sum
+from marco.learners.mixers import Either, Independent, Monotonic, Sum
 from marco.learners.q_learning import QLearner, best_values, lambda_returns
 from marco.networks import MLP, Dense
+from marco.training import begin_several, train
 
 
 def column(*values):
@@ -98,6 +99,29 @@ def test_qmix_never_falls_when_an_agents_value_rises(seed, agent, rise):
     mixer = Monotonic.create(key_mixer, Switch().spec, 8)
     q, state = 3 * jax.random.normal(key_q, (3,)), jax.random.normal(key_state, (7,))
     assert mixer(q.at[agent].add(rise), state)[0] >= mixer(q, state)[0] - 1e-5
+
+
+def test_either_is_qmix_or_vdn_and_the_difference_is_not_learned():
+    q, state = jnp.array([1.0, 2.0, 4.0]), jax.random.normal(jax.random.key(0), (7,))
+    monotonic = Monotonic.create(jax.random.key(1), Switch().spec, 8)
+    assert Either(monotonic, jnp.float32(0.0))(q, state).tolist() == monotonic(q, state).tolist()
+    assert Either(monotonic, jnp.float32(1.0))(q, state).tolist() == [7.0]
+    for additive in (0.0, 1.0):
+        slope = jax.grad(lambda mixer: mixer(q, state)[0])(Either(monotonic, jnp.float32(additive)))
+        assert slope.additive == 0.0
+        assert (np.abs(slope.monotonic.first_weight.weight).max() == 0.0) == (additive == 1.0)
+
+
+def test_of_several_teams_every_other_one_adds_for_life():
+    world, learner = Switch(), QLearner("either", hidden=4, embedding=4, batch=2, replay=4, optimiser="adam")
+    keys = jax.random.split(jax.random.key(0), 4)
+    states = begin_several(keys, learner, world.spec)
+    assert states.learner.online.mixer.additive.tolist() == [0.0, 1.0, 0.0, 1.0]
+    before = np.array(states.learner.online.mixer.monotonic.first_weight.weight)
+    after, _ = jax.vmap(lambda key, state: train(key, world, learner, state, 5))(keys, states)
+    assert after.learner.online.mixer.additive.tolist() == [0.0, 1.0, 0.0, 1.0]
+    learned = after.learner.online.mixer.monotonic.first_weight.weight
+    assert (learned != before).any(axis=(1, 2)).tolist() == [True, False, True, False]
 
 
 def test_epsilon_goes_down_in_a_straight_line():

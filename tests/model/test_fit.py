@@ -247,8 +247,23 @@ def test_a_number_that_never_varies_is_drawn_exactly_as_it_always_was(line):
     for member, x in ((0.0, [5.0, 3.0]), (0.9, [-50.0, 4.0])):
         drawn = draw(jax.random.split(jax.random.key(0), 50), jnp.float32(member), jnp.array(x)).values
         assert (drawn[:, 1] == rows.targets.values[0, 1]).all()
-        assert drawn[:, 0].std() > 0.0
         assert np.isfinite(drawn).all()
+
+
+def test_numbers_go_half_as_far_again_as_those_seen_and_no_further(line):
+    """A line asked about x = -1,000 and 1,000; within the data its noise is drawn as it is."""
+    rows, component, _ = line
+    seen = np.asarray(rows.targets.values[:, 0])
+    beyond = 0.5 * (seen.max() - seen.min())
+    draw = jax.jit(jax.vmap(component.draw, (0, None, None)))
+    keys = jax.random.split(jax.random.key(1), 50)
+    ends = {-1_000.0: seen.min() - beyond, 1_000.0: seen.max() + beyond}
+    for x, end in ends.items():
+        drawn = draw(keys, jnp.float32(0.0), jnp.array([x, 3.0])).values
+        np.testing.assert_allclose(drawn[:, 0], end, rtol=1e-4)
+        said = component.predict(jnp.array([x, 3.0]), jnp.zeros(0, jnp.int32)).mean
+        np.testing.assert_allclose(component.values.up(said)[:, 0], end, rtol=1e-4)
+    assert draw(keys, jnp.float32(0.0), jnp.array([5.0, 3.0])).values[:, 0].std() > 0.3
 
 
 def test_numbers_are_predicted_to_within_their_noise_and_its_size_is_said_right(line):

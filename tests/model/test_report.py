@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from small import SETTINGS, WORLD, learned, played, quick_compilation
+from toys import unbounded
 
 from marco.environments.reference import HEARD, Reference, ReferenceWorld
 from marco.model.components import Component, Scaling
@@ -61,9 +62,8 @@ def ensemble(layout, yes, mean, shift=0.0, scale=1.0):
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
     values = Scaling(*(jnp.full(layout.num_values, value) for value in (shift, scale)))
     inputs = Scaling(jnp.zeros(1), jnp.ones(1))
-    return Component(
-        stacked, inputs, values, jnp.ones((layout.num_categorical, layout.num_classes), bool), layout
-    )
+    seen = jnp.ones((layout.num_categorical, layout.num_classes), bool)
+    return Component(stacked, inputs, values, seen, unbounded(layout), layout)
 
 
 def fit_with(held_out):

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import noisy_model
+from toys import noisy_model, unbounded
 
 from marco.environments.switch import Switch
 from marco.environments.tabular import from_tables
@@ -50,7 +50,9 @@ def linear_dynamics(spec, *weights):
     silent = MLP((Dense(jnp.zeros((len(weights), 1, 8, 3)), jnp.zeros((len(weights), 1, 3))),))
     unscaled = Scaling(jnp.zeros(5), jnp.ones(5))
     none = Scaling(jnp.zeros(0), jnp.zeros(0))
-    return Component(Chain(silent, straight, layout), unscaled, none, jnp.ones((1, 3), bool), layout)
+    return Component(
+        Chain(silent, straight, layout), unscaled, none, jnp.ones((1, 3), bool), unbounded(layout), layout
+    )
 
 
 def model_with(dynamics):

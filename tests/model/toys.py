@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.environments.tabular import from_tables
-from marco.model.components import Component, Model, Scaling, layouts
+from marco.model.components import Bounds, Component, Model, Scaling, layouts
 from marco.model.ensemble import FitSettings
 from marco.model.fit import ModelSettings
 from marco.model.inputs import Inputs
@@ -72,6 +72,11 @@ def one_step_episodes(env, pairs, seed=0):
     )
 
 
+def unbounded(layout):
+    """Numbers may be anything."""
+    return Bounds(jnp.full(layout.num_values, -jnp.inf), jnp.full(layout.num_values, jnp.inf))
+
+
 def noisy(seed, predictor, size_in, layout, noise=1.0):
     """Members (stacked) whose every weight is Gaussian: they say something from the start, all different."""
     keys = jax.random.split(jax.random.key(seed), predictor.members)
@@ -87,7 +92,7 @@ def noisy_component(seed, name, spec, predictor, continuous_reward=False, noise=
     unscaled = Scaling(jnp.zeros(columns), jnp.ones(columns))
     values = Scaling(jnp.zeros(layout.num_values), jnp.full(layout.num_values, 0.1))
     members = noisy(seed, predictor, columns, layout, noise)
-    return Component(members, unscaled, values, jnp.asarray(layout.class_exists), layout)
+    return Component(members, unscaled, values, jnp.asarray(layout.class_exists), unbounded(layout), layout)
 
 
 def noisy_model(seed, spec, starts, settings=SETTINGS, continuous_reward=False, noise=1.0, **given):

@@ -32,6 +32,21 @@ class Scaling(NamedTuple):
         return self.shift + self.scale * scaled
 
 
+class Bounds(NamedTuple):
+    """How far numbers go, in units of their spread: half as far again, to each side, as any that was seen.
+
+    A network that is asked about what it has never seen says anything, and what it says is asked about next:
+    without bounds imagined episodes may run off to infinity within a few steps.
+    """
+
+    low: Float[Array, " C"]
+    high: Float[Array, " C"]
+
+    def within(self, values: Float[Array, "*batch C"]) -> Float[Array, "*batch C"]:
+        """The nearest that are."""
+        return jnp.clip(values, self.low, self.high)
+
+
 class Component(eqx.Module):
     """An ensemble that predicts a row of features from a row of inputs."""
 
@@ -41,6 +56,7 @@ class Component(eqx.Module):
     values: Scaling
     seen: Bool[Array, "F K"]
     """The classes that occur in the data: no other is ever drawn."""
+    bounds: Bounds
     layout: Layout = eqx.field(static=True)
 
     @property
@@ -51,7 +67,8 @@ class Component(eqx.Module):
     def predict(self, x: Float[Array, " in"], classes: Int[Array, " F"]) -> Prediction:
         """What each member says; numbers in units of their own spread."""
         scaled = self.inputs.down(x)
-        return jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
+        said = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
+        return said._replace(mean=self.bounds.within(said.mean))
 
     def draw(self, key: PRNGKeyArray, member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
         """Draw a row from one member, chosen by a number from 0 to 1."""
@@ -60,7 +77,7 @@ class Component(eqx.Module):
         # weights world by world would copy them for each.
         every = jax.vmap(lambda one: one.draw(key, scaled, self.seen))(self.members)
         classes, values = jax.tree.map(lambda leaf: leaf[self._index(member)], every)
-        return Targets(classes, self.values.up(values))
+        return Targets(classes, self.values.up(self.bounds.within(values)))
 
     def one(self, member: Float[Array, ""], prediction: Prediction) -> Prediction:
         """What the chosen member says."""

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.learners.learner import check_positive
-from marco.model.components import Component, Scaling
+from marco.model.components import Bounds, Component, Scaling
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, PredictorSettings
 
@@ -92,7 +92,7 @@ def fit_component(
     scaled = rows._replace(x=inputs.down(rows.x), targets=targets)
     training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, settings)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
-    component = Component(members, inputs, values, seen, layout)
+    component = Component(members, inputs, values, seen, _bounds(targets.values, rows.number), layout)
     return component, report._replace(rounds=report.rounds.max(), updates=report.updates.max())
 
 
@@ -105,6 +105,14 @@ def _scaling(x: Float[Array, "rows columns"], count: Int[Array, ""], scaled: Any
     constant = jnp.all(jnp.where(true, x == first, True), axis=0)
     shift, scale = jnp.where(constant, first, mean), jnp.where(constant, 0.0, spread)
     return Scaling(jnp.where(scaled, shift, 0.0), jnp.where(scaled, scale, 1.0))
+
+
+def _bounds(scaled: Float[Array, "rows C"], count: Int[Array, ""]) -> Bounds:
+    true = (jnp.arange(scaled.shape[0]) < count)[:, None]
+    low = jnp.min(jnp.where(true, scaled, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(true, scaled, -jnp.inf), axis=0)
+    beyond = 0.5 * (high - low)
+    return Bounds(low - beyond, high + beyond)
 
 
 def _seen(rows: Rows, layout: Layout) -> Array:
