@@ -16,7 +16,7 @@ from marco.experiments.journal import RunJournal, alone
 from marco.exploration import ExplorationEnvironment, explore_reward
 from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
-from marco.over_seeds import begin_restarts, train_restarts, train_until_all
+from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
 from marco.pieces import train_for, train_restarts_for
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
@@ -125,6 +125,19 @@ def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
     jax.tree.map(np.testing.assert_array_equal, whole, last.states)
     assert (last.steps == np.asarray(whole.samples)).all()
     assert (last.steps >= 60).all()
+
+
+def test_every_training_in_the_model_retraces_ever_less_of_real_episodes(tmp_path, monkeypatch):
+    shares = []
+
+    def spied(worlds, pasts, share):
+        shares.append(share)
+        return retraced_worlds(worlds, pasts, share)
+
+    monkeypatch.setattr("marco.algorithm.retraced_worlds", spied)
+    list(phases(begin(tmp_path, settings(retraced=0.5), known=KNOWN)))
+    one = [0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert shares == pytest.approx(one * 3)  # the explorer's two, and the team's
 
 
 def test_learning_that_ran_off_is_told_by_name_and_nothing_is_lost(tmp_path, monkeypatch):

@@ -43,8 +43,8 @@ class MarcoSettings:
     final_updates: int = 3_000
     """Updates of the team in the last model."""
     retraced: float = 0.0
-    """The share of imagined episodes that begin by retracing a real one, at first: it falls to nothing by half
-    of each training."""
+    """The share of imagined episodes that begin by retracing a real one, at first: it falls to nothing by
+    half of each training."""
     restarts: int = 1
     """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
 
