@@ -3,6 +3,7 @@ import sys
 import pytest
 
 from marco.commands.common import parse_settings
+from marco.commands.each_seed import run_together
 
 
 def test_worlds_lists_sizes_and_optima(run):
@@ -144,7 +145,6 @@ def test_train_evaluate_and_load(run, tmp_path):
         (("switch", "--samples", "100"), "samples=100 is less than one update may take"),
         (("switch", "--seeds", "0"), "--seeds must be at least 1, got 0"),
         (("reference", "--seeds", "100000"), "seeds need about"),
-        (("mpe2.simple_spread_v3:parallel_env", "--seeds", "2"), "start one process per seed"),
         (("switch", "--preset", "paper", "--learner", "mappo"), "the paper gives no numbers for mappo"),
     ],
 )
@@ -154,6 +154,29 @@ def test_bad_trainings_are_refused_and_leave_nothing_behind(run, arguments, mess
     assert status == 2
     assert message in err
     assert not folder.exists()
+
+
+def test_seeds_of_a_host_world_get_a_process_and_a_folder_each(run, tmp_path, monkeypatch):
+    """Every seed's command is taken as it is given: the options that come last count."""
+    asked = {}
+    monkeypatch.setattr("marco.commands.training.run_together", lambda named: asked.update(named) or 0)
+    options = ("--samples", "500", "--set", "N=2", "--seed", "5", "--seeds", "2", "--out", tmp_path / "runs")
+    assert run("train", "mpe2.simple_spread_v3:parallel_env", *options)[2] == 0
+    assert list(asked) == ["seed 5", "seed 6"]
+    monkeypatch.undo()
+    begun = []
+    monkeypatch.setattr("marco.commands.training.follow", lambda one: begun.append((one.seeds, one.out)))
+    for _, _, _, *arguments in asked.values():  # after python -m marco.cli
+        assert run(*arguments)[2] == 0
+    assert begun == [((seed,), tmp_path / "runs" / f"seed-{seed}") for seed in (5, 6)]
+
+
+def test_processes_are_told_by_name_and_the_worst_exit_status_counts(capsys):
+    fine = [sys.executable, "-c", "print('[b]one'); print('two')"]
+    bad = [sys.executable, "-c", "raise SystemExit('no')"]
+    assert run_together({"seed 0": fine, "seed 1": bad}) == 1
+    assert sorted(capsys.readouterr().out.splitlines()) == ["seed 0: [b]one", "seed 0: two", "seed 1: no"]
+    assert run_together({"seed 0": fine}) == 0
 
 
 def test_evaluating_what_is_no_run_is_refused(run, tmp_path):

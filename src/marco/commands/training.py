@@ -13,6 +13,7 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from marco.commands.common import cell, console, parse_settings
+from marco.commands.each_seed import commands, run_together
 from marco.environments.environment import Environment, HostWorld
 from marco.environments.worlds import make, optimum
 from marco.experiments.marco_progress import MarcoProgress
@@ -58,7 +59,7 @@ class Train:
     seed: int = 0
     """The first seed."""
     seeds: int = 1
-    """How many seeds, trained at once."""
+    """How many seeds, trained at once; in a host world by a process each, with folders seed-S in --out."""
     out: Path | None = None
     """The folder of the run; runs/WORLD-METHOD-SEED, if not given."""
     evaluate_every: int | None = None
@@ -82,6 +83,9 @@ class Train:
         if self.seeds < 1:
             raise ValueError(f"--seeds must be at least 1, got {self.seeds}.")
         seeds = tuple(range(self.seed, self.seed + self.seeds))
+        if self.seeds > 1 and not isinstance(world, Environment):
+            out = self.out or Path("runs") / f"{world.spec.name}-{self.method}"
+            sys.exit(run_together(commands(sys.argv[1:], seeds, out)))
         if self.method == "marco":
             self._run_marco(world, seeds)
         else:
