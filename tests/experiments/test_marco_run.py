@@ -284,3 +284,16 @@ def test_a_terminal_shows_phase_samples_steps_returns_loss_and_time():
         "time left not known yet",
     ):
         assert words in " ".join(shown.get().split())
+
+
+def test_without_a_terminal_a_long_phase_is_told_of_once_a_minute(monkeypatch):
+    console, seconds = Console(file=io.StringIO(), width=200), iter(range(0, 1_000, 25))
+    monkeypatch.setattr("marco.experiments.marco_progress.time.perf_counter", lambda: float(next(seconds)))
+    progress = MarcoProgress(console, (50,))  # at 0 s; then one event every 25 s
+    for tenths in range(1, 6):
+        numbers = {"imagined_return": [0.5], "model_steps": [tenths]}
+        progress.show(Event("finish", 0, 50, numbers, tenths / 10))
+    lines = console.file.getvalue().splitlines()
+    assert [line.split(":")[0] for line in lines] == ["50 of 50 real samples, finish 30%"]
+    progress.show(Event("finish", 0, 50, numbers))
+    assert "finish: imagined return 0.5000" in console.file.getvalue().splitlines()[-1]

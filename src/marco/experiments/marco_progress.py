@@ -1,4 +1,7 @@
-"""What a run of MARCO shows while it runs: a live board in a terminal, a plain line per phase everywhere."""
+"""What a run of MARCO shows while it runs: a live board in a terminal, a plain line per phase everywhere.
+
+Where there is no board, a phase that takes long is told of on the way too.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +26,10 @@ WORDS |= {"exploration_return": "imagined return with bonus", "model_steps": "mo
 """What the numbers of a phase are called; the rest are losses of the model's components."""
 
 
+QUIET = 60.0
+"""Without a board nothing is heard of a run for about so many seconds at most."""
+
+
 class MarcoProgress:
     """Follows a run of MARCO."""
 
@@ -30,7 +37,7 @@ class MarcoProgress:
         self, console: Console, schedule: tuple[int, ...], before: Sequence[tuple[Phase, float]] = ()
     ) -> None:
         self._console, self._schedule = console, schedule
-        self._begun = time.perf_counter()
+        self._begun = self._told = time.perf_counter()
         self._left = TimeLeft(len(schedule), before)
         self._event: Event | None = None
         self._latest: dict[str, str] = {}
@@ -52,12 +59,15 @@ class MarcoProgress:
         self._event = event
         numbers = told(event)
         self._latest |= _kept(event, numbers)
-        if not event.over or not numbers:
-            return
-        if "model_steps" in event.numbers:
+        if event.over and "model_steps" in event.numbers:
             self._model_steps += int(np.mean(event.numbers["model_steps"]))
+        long_ago = not self._console.is_terminal and now - self._told > QUIET
+        if not numbers or not (event.over or long_ago):
+            return
+        self._told = now
+        phase = event.phase if event.over else f"{event.phase} {event.share:.0%}"
         words = ", ".join(f"{name} {value}" for name, value in numbers.items())
-        line = f"{event.samples:,} of {self._schedule[-1]:,} real samples, {event.phase}: {words}"
+        line = f"{event.samples:,} of {self._schedule[-1]:,} real samples, {phase}: {words}"
         self._console.print(f"{line} ({clock(took)}; {self._left.said(now)})", soft_wrap=True)
 
     def _board(self) -> Table:
