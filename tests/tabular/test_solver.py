@@ -1,10 +1,11 @@
 import math
+import time
 
 import numpy as np
 import pytest
 from random_tables import benchmark_problem, random_dynamics, turn_taking
 
-from marco.tabular import options, solver
+from marco.tabular import learning, options, solver
 from marco.tabular.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.heuristics import mdp_bound, pomdp_bound, prepare
 from marco.tabular.histories import Histories
@@ -174,6 +175,29 @@ def test_out_of_time_bounds_still_hold():
     assert not found.optimal
     assert found.lower <= 10.381625 <= found.upper
     assert value(load("dectiger").dynamics, found.team) == pytest.approx(found.lower)
+
+
+def test_the_limit_is_that_of_the_given_clock():
+    """By a clock that stands still a search is never late; by one that races it stops at once."""
+    tiger = load("dectiger").dynamics
+    assert solve(tiger, 3, seconds=1e-9, clock=lambda: 0.0).optimal
+    ticks = iter(range(10**9))
+    hurried = solve(tiger, 6, seconds=3.0, clock=lambda: float(next(ticks)))
+    assert not hurried.optimal
+    assert next(ticks) < 1_000
+
+
+def test_a_learner_plans_by_the_time_of_the_processor(monkeypatch):
+    """How busy a machine is must not decide what a run learns."""
+    clocks = []
+
+    def spied(*args, **given):
+        clocks.append(given["clock"])
+        return solve(*args, **given)
+
+    monkeypatch.setattr(learning, "solve", spied)
+    learning.best_team(load("dectiger").dynamics, 2, None, 1.0)
+    assert clocks == [time.thread_time]
 
 
 def test_an_interrupted_search_returns_its_bounds():

@@ -55,7 +55,7 @@ class Rmax:
     epsilon: float = 0.025
     """A team is good if it lacks at most 2 epsilon, in the problem's own units."""
     plan_time: float = math.inf
-    """Seconds a plan may take; teams that were not proved optimal by then are counted."""
+    """Seconds of the processor that a plan may take; teams not proved optimal by then are counted."""
     seed: int = 0
     """The first seed."""
     json: bool = False

@@ -5,6 +5,7 @@ that no single agent can better, not always in the best: hence the restarts.
 """
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from marco.tabular.policies import AgentPolicy, Team, random_team
 
 LIMIT = 20_000
 """Beliefs that a best response may meet."""
+
+Clock = Callable[[], float]
+"""The seconds since some moment."""
 
 
 class TooManyBeliefsError(ValueError):
@@ -29,6 +33,7 @@ def jesp(
     seconds: float = float("inf"),
     enough: float = float("inf"),
     limit: int = LIMIT,
+    clock: Clock = time.perf_counter,
 ) -> tuple[float, Team]:
     """The best team of so many starts; stops early when `enough` is earned.
 
@@ -36,15 +41,15 @@ def jesp(
     """
     if restarts < 1:
         raise ValueError(f"restarts must be at least 1, got {restarts}.")
-    began = time.perf_counter()
+    began = clock()
     best = -np.inf, random_team(rng, stages.actions, stages.observations, stages.horizon)
     for start in range(restarts):
         fresh = random_team(rng, stages.actions, stages.observations, stages.horizon)
         begin = disturbed(rng, stages, best[1]) if start % 2 else fresh
-        earned, team = improve(stages, begin, limit, began + seconds)
+        earned, team = improve(stages, begin, limit, began + seconds, clock)
         if earned > best[0]:
             best = earned, team
-        if best[0] >= enough - 1e-9 or time.perf_counter() - began > seconds:
+        if best[0] >= enough - 1e-9 or clock() - began > seconds:
             break
     return best
 
@@ -64,11 +69,15 @@ def disturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
 
 
 def improve(
-    stages: Stages, team: Team, limit: int = LIMIT, until: float = float("inf")
+    stages: Stages,
+    team: Team,
+    limit: int = LIMIT,
+    until: float = float("inf"),
+    clock: Clock = time.perf_counter,
 ) -> tuple[float, Team]:
     """Let agents respond in turn until a whole round has brought nothing, or until some time."""
     earned, unchanged, agent = -np.inf, 0, 0
-    while unchanged < len(team) and not (earned > -np.inf and time.perf_counter() > until):
+    while unchanged < len(team) and not (earned > -np.inf and clock() > until):
         gained, response = best_response(stages, team, agent, limit)
         if gained > earned + 1e-9:
             earned, unchanged = gained, 0

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from marco.tabular.known_model import Counts, Task, known_model
-from marco.tabular.learning import Actor, Plan, Snapshot, TeamActor
+from marco.tabular.learning import Actor, Plan, Snapshot, TeamActor, best_team
 from marco.tabular.problem import Dynamics
-from marco.tabular.solver import Solution, solve
+from marco.tabular.solver import Solution
 
 GROWTH = 0.3
 """Where no pair becomes known, a new plan is made whenever the episodes have grown by this share."""
@@ -17,7 +17,7 @@ GROWTH = 0.3
 def certain_plan(counts: Counts, horizon: int, before: Plan | None, seconds: float) -> Solution:
     """The best team if the world is what was seen; what was never seen ends the episode with nothing."""
     model = known_model(counts.task, *counts.estimate(), counts.known(1), pays=0.0)
-    return solve(model, horizon, seconds=seconds, team=None if before is None else before.team)
+    return best_team(model, horizon, before, seconds)
 
 
 def _is_time(since: Snapshot) -> bool:
@@ -104,7 +104,7 @@ class PosteriorSampling:
     def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
         """Draw a world and plan in it."""
         model = self.draw(rng, counts)
-        found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
+        found = best_team(model, horizon, before, self.seconds)
         return _unending(_team_actor(found, counts), found, counts)
 
     def draw(self, rng: np.random.Generator, counts: Counts) -> Dynamics:
@@ -149,7 +149,7 @@ class ExplorationBonus:
         visits = np.take_along_axis(counts.visits, task.canonical, 1)
         bonus = np.where(task.given[:, None], 0.0, self.beta / np.sqrt(np.maximum(visits, 1.0)))
         model = known_model(task, G, np.minimum(R + bonus, 1.0), counts.known(1))
-        found = solve(model, horizon, seconds=self.seconds, team=None if before is None else before.team)
+        found = best_team(model, horizon, before, self.seconds)
         return _unending(_team_actor(found, counts), found, counts)
 
     def wants(self, counts: Counts, state: int, action: int) -> bool:
@@ -187,7 +187,7 @@ class Centralised:
                 actor=StateActor(actions.tolist()), escape=escape, known=counts.number_known(self.m)
             )
         known_only = known_model(task, *counts.estimate(), known, pays=0.0)
-        found = solve(known_only, horizon, seconds=self.seconds, team=None if before is None else before.team)
+        found = best_team(known_only, horizon, before, self.seconds)
         return Plan(
             actor=StateActor(actions.tolist()),
             team=found.team,

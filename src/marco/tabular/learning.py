@@ -1,5 +1,6 @@
 """One loop for all learners of tables: plan, judge the plan exactly, play real episodes until it is stale."""
 
+import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,6 +9,8 @@ import numpy as np
 
 from marco.tabular.known_model import Counts, Task
 from marco.tabular.policies import Team, value
+from marco.tabular.problem import Dynamics
+from marco.tabular.solver import Solution, solve
 
 Step = tuple[int, int, int]
 """A state, the joint action in it and the outcome."""
@@ -44,6 +47,17 @@ class Plan(NamedTuple):
     """Pairs that are known."""
     seen: int = 0
     """How many samples the team was planned with, where that is not all there were."""
+
+
+def best_team(
+    model: Dynamics, horizon: int, before: Plan | None, seconds: float, ceiling: float = float("inf")
+) -> Solution:
+    """The best team in a model, found from the one before, in so many seconds of the processor.
+
+    What a run learns then depends on how fast the machine is, but not on how busy.
+    """
+    team = None if before is None else before.team
+    return solve(model, horizon, seconds=seconds, team=team, ceiling=ceiling, clock=time.thread_time)
 
 
 @runtime_checkable

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from marco.tabular.known_model import Counts, Unknown, known_model
-from marco.tabular.learning import Plan, Snapshot, TeamActor
+from marco.tabular.learning import Plan, Snapshot, TeamActor, best_team
 from marco.tabular.policies import escape_probability
-from marco.tabular.solver import solve
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class RMax:
     m: int
     unknown: Unknown = "absorbing"
     seconds: float = float("inf")
-    """The time a plan may take; beyond it, the best team found is used."""
+    """The processor's time that a plan may take; beyond it, the best team found is used."""
 
     def __post_init__(self) -> None:
         if self.m < 1:
@@ -31,11 +30,11 @@ class RMax:
         """The best team in the K-known model."""
         known = counts.known(self.m)
         model = known_model(counts.task, *counts.estimate(), known, self.unknown)
-        team, ceiling = (None, float(horizon)) if before is None else (before.team, before.value)
+        ceiling = float(horizon) if before is None else before.value
         if self.unknown == "self-loop" or (before is not None and not before.certified):
             # Where unknown pairs absorb, a pair that becomes known can only lower the best value.
             ceiling = float("inf")
-        found = solve(model, horizon, seconds=self.seconds, team=team, ceiling=ceiling)
+        found = best_team(model, horizon, before, self.seconds, ceiling)
         escape = escape_probability(counts.task.problem.dynamics, found.team, known)
         return Plan(
             actor=TeamActor(found.team, counts.task.problem.num_actions),

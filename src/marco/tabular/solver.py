@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from marco.tabular.best_response import TooManyBeliefsError, jesp
+from marco.tabular.best_response import Clock, TooManyBeliefsError, jesp
 from marco.tabular.decision_rules import Game, Rule
 from marco.tabular.heuristics import EPSILON, Stages, prepare
 from marco.tabular.histories import (
@@ -71,19 +71,21 @@ def solve(
     report: Report | None = None,
     seed: int = 0,
     interruptible: bool = False,
+    clock: Clock = time.perf_counter,
 ) -> Solution:
     """The best decentralised team over a horizon, or bounds when the time is up.
 
     `team` is one to start from: the better it is, the more can be cut off. `ceiling` is an upper bound that
     is known already: a team that reaches it is the best. A search that takes more than a second (or a third
     of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`. If it is
-    `interruptible`, Ctrl-C ends the search as the time does, and not the program.
+    `interruptible`, Ctrl-C ends the search as the time does, and not the program. Seconds are those of the
+    wall, unless the `clock` is another one, such as `time.thread_time`.
     """
     if not seconds > 0.0:
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
-    began = time.perf_counter()
+    began = clock()
     stages = prepare(dynamics, horizon)
-    search = Search(stages, report, began)
+    search = Search(stages, report, began, clock)
     team = idle_team(stages.observations, stages.horizon) if team is None else team
     lower, turn, rng = value(dynamics, team), min(1.0, seconds / 3), np.random.default_rng(seed)
     deep = sys.getrecursionlimit()
@@ -95,7 +97,7 @@ def solve(
             if not search.stopped or search.elapsed() >= seconds:
                 break
             rest = min(turn / 2, seconds - search.elapsed())
-            found = _responses(rng, stages, rest, search.root.upper)
+            found = _responses(rng, stages, rest, search.root.upper, clock)
             lower, team = max((lower, team), found, key=itemgetter(0))
             turn *= 2
     except KeyboardInterrupt:
@@ -117,10 +119,12 @@ def _better(dynamics: Dynamics, search: "Search", lower: float, team: Team) -> t
     return value(dynamics, found), found
 
 
-def _responses(rng: np.random.Generator, stages: Stages, seconds: float, upper: float) -> tuple[float, Team]:
+def _responses(
+    rng: np.random.Generator, stages: Stages, seconds: float, upper: float, clock: Clock
+) -> tuple[float, Team]:
     """The best team that alternating best responses find in so many seconds."""
     try:
-        return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant)
+        return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant, clock=clock)
     except TooManyBeliefsError:
         return -np.inf, idle_team(stages.observations, stages.horizon)
 
@@ -132,6 +136,7 @@ class Search:
     stages: Stages
     report: Report | None
     began: float
+    clock: Clock = time.perf_counter
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
     until: float = np.inf
@@ -212,7 +217,7 @@ class Search:
 
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self.began
+        return self.clock() - self.began
 
     def time_is_up(self) -> bool:
         """Whether to stop; tells how things stand now and then."""
