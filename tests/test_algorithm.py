@@ -190,9 +190,9 @@ def test_the_variants_run_to_their_end(tmp_path, changes, phase, number):
     assert ("exploration_return" in events[3].numbers) == (changes.get("collector") != "team")
 
 
-def test_a_rival_explores_and_collects(tmp_path):
-    """Of the two the one that is less like the centralised model."""
-    run = phases(begin(tmp_path, replace(QUICK, kind="decentralised"), seeds=(3,)))
+@pytest.mark.parametrize("kind", ["joint-observation", "decentralised"])
+def test_a_rival_explores_and_collects(tmp_path, kind):
+    run = phases(begin(tmp_path, replace(QUICK, kind=kind), seeds=(3,)))
     events = [event for event, _ in islice(run, 5)]
     assert [event.phase for event in events] == ["collect", "fit", "team", "explore", "collect"]
     assert events[-1].numbers["uncertainty"][0] > 0.0

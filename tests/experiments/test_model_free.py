@@ -13,6 +13,7 @@ from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.environments.worlds import bridge
 from marco.evaluation import exact_value
+from marco.experiments.marco_run import MarcoRun
 from marco.experiments.model_free import ModelFree
 from marco.experiments.presets import LearnerName, default_recipe, make_learner
 from marco.experiments.seeds import begin_seeds, bytes_per_seed, check_memory, seed_keys, train_seeds
@@ -60,6 +61,30 @@ def test_a_pettingzoo_world_is_trained_in_by_the_same_learner():
     evaluation, _ = list(ModelFree(world, learner, (5,), 24, 24, test_episodes=2).run())[-1]
     assert (evaluation.samples, evaluation.updates, evaluation.test_samples) == ([24], 3, 8)
     assert evaluation.loss[0] > 0
+
+
+def test_several_seeds_of_a_host_world_are_refused_with_the_cure(tmp_path):
+    """By either method; the command itself starts a process for each."""
+    from mpe2 import simple_spread_v3
+
+    world = PettingZooWorld(simple_spread_v3.parallel_env, max_cycles=4, N=2)
+    refused = r"is no JAX world and runs one seed at a time, got seeds \[0, 1\]: start one process per seed"
+    with pytest.raises(ValueError, match=refused):
+        ModelFree(world, TINY, (0, 1), 100, 50)
+    run = MarcoRun(
+        world="mpe2.simple_spread_v3:parallel_env",
+        world_settings={},
+        preset="default",
+        learner=None,
+        samples=100,
+        changes={},
+        seeds=(0, 1),
+        test_episodes=2,
+        out=tmp_path / "run",
+    )
+    with pytest.raises(ValueError, match=refused):
+        run.create()
+    assert not run.out.exists()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from marco.experiments.marco_presets import MarcoPreset, marco_settings
 from marco.experiments.model_free import judge
 from marco.experiments.presets import LearnerName
 from marco.experiments.runs import check_free, create_run, read_config, read_metrics, save_policy
-from marco.experiments.seeds import policy_of_seed
+from marco.experiments.seeds import check_one_at_a_time, policy_of_seed
 from marco.experiments.stopping import stopping
 from marco.experiments.tensorboard import TensorBoard, summary_writer
 from marco.files import write_atomically
@@ -121,11 +121,7 @@ class MarcoRun:
     def create(self, logged: Sequence[Episode] = ()) -> None:
         """Make the folder; nothing is compiled or played before all settings are found good."""
         settings, world = self.settings, self.true_world
-        if not isinstance(world, Environment) and len(self.seeds) > 1:
-            raise ValueError(
-                f"{world.spec.name} is no JAX world and runs one seed at a time, got seeds "
-                f"{list(self.seeds)}: start one process per seed."
-            )
+        check_one_at_a_time(world, self.seeds)
         if self.tensorboard:
             summary_writer()
         check_free(self.out)

@@ -17,7 +17,14 @@ from marco.evaluation import (
     sampled_value,
     sampled_value_in_host,
 )
-from marco.experiments.seeds import begin_seeds, check_memory, policy_of_seed, seed_keys, train_seeds
+from marco.experiments.seeds import (
+    begin_seeds,
+    check_memory,
+    check_one_at_a_time,
+    policy_of_seed,
+    seed_keys,
+    train_seeds,
+)
 from marco.learners.learner import Learner, RecurrentPolicy
 from marco.rollout import Policy
 from marco.training import TrainingState, train_in_host
@@ -69,11 +76,7 @@ class ModelFree:
             raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}.")
         if self.test_episodes < 2:
             raise ValueError(f"test_episodes must be at least 2, got {self.test_episodes}.")
-        if not isinstance(self.world, Environment) and len(self.seeds) > 1:
-            raise ValueError(
-                f"{self.world.spec.name} is no JAX world and runs one seed at a time, got seeds "
-                f"{list(self.seeds)}: start one process per seed."
-            )
+        check_one_at_a_time(self.world, self.seeds)
         check_memory(self.learner, self.world.spec, len(self.seeds))
 
     @property

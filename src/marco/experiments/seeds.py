@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Int, Key
 
-from marco.environments.environment import Environment
+from marco.environments.environment import Environment, HostWorld
 from marco.learners.learner import Learner, Metrics, RecurrentPolicy
 from marco.training import TrainingState, begin, train
 from marco.types import Spec
@@ -23,6 +23,15 @@ def seed_keys(seeds: tuple[int, ...]) -> Key[Array, " seeds"]:
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
         raise ValueError(f"seeds must be different numbers from 0 on, got {list(seeds)}.")
     return spread(jnp.stack([jax.random.key(seed) for seed in seeds]))
+
+
+def check_one_at_a_time(world: Environment[Any] | HostWorld, seeds: tuple[int, ...]) -> None:
+    """Refuse several seeds where Python steps the world."""
+    if not isinstance(world, Environment) and len(seeds) > 1:
+        raise ValueError(
+            f"{world.spec.name} is no JAX world and runs one seed at a time, got seeds {list(seeds)}: "
+            "start one process per seed."
+        )
 
 
 def spread(tree: Tree) -> Tree:
