@@ -10,7 +10,19 @@ CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 # Tests compile much and run little: code that is compiled twice as fast is worth being slower.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Where they run for longer (see `optimised`), a little is better than all.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """For modules whose programs run for longer than it takes to compile them."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from marco.networks import previous_actions
 from marco.rollout import RandomPolicy, rollouts
 from marco.training import begin, train
 
+pytestmark = pytest.mark.usefixtures("optimised")
 FAST = {
     "optimiser": "adam",
     "learning_rate": 3e-3,

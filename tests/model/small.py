@@ -39,13 +39,6 @@ def learned(kind):
     return fit_world(jax.random.key(2), kind, WORLD.spec, played(0, 200), SETTINGS, known=known)
 
 
-def quick_compilation():
-    """For a fixture: most of these programs run for less time than it takes to make them fast."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def _light(key, s, previous):
     return jnp.stack([s[-1:]] * WORLD.agents)
 

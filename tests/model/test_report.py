@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
-from small import SETTINGS, WORLD, learned, played, quick_compilation
+from small import SETTINGS, WORLD, learned, played
 from toys import unbounded
 
 from marco.environments.reference import HEARD, Reference, ReferenceWorld
@@ -27,8 +27,6 @@ from marco.model.rivals import SeesItsState, joint_observation_view
 from marco.model.truth import reachable_pairs
 from marco.rollout import RandomPolicy, rollouts
 from marco.types import Continuous, binary
-
-quick = pytest.fixture(scope="module", autouse=True)(quick_compilation)
 
 
 class Says(Predictor):

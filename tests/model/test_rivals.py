@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from contract import check_contract
-from small import KINDS, SETTINGS, WORLD, learned, played, quick_compilation
+from small import KINDS, SETTINGS, WORLD, learned, played
 
 from marco.environments.switch import Switch
 from marco.model.components import Known, together
@@ -27,8 +27,6 @@ from marco.model.rivals import (
 )
 from marco.model.uncertainty import uncertainty
 from marco.rollout import Policy, RandomPolicy, rollouts
-
-quick = pytest.fixture(scope="module", autouse=True)(quick_compilation)
 
 
 def test_joint_observation_is_the_state_and_every_feature_has_a_name_of_its_own():
