@@ -4,7 +4,6 @@ Each agent in turn is given its best policy against the others' until nobody gai
 that no single agent can better, not always in the best: hence the restarts.
 """
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,9 +16,6 @@ from marco.tabular.policies import AgentPolicy, Team, random_team
 LIMIT = 20_000
 """Beliefs that a best response may meet."""
 
-Clock = Callable[[], float]
-"""The seconds since some moment."""
-
 
 class TooManyBeliefsError(ValueError):
     """A best response would take too long."""
@@ -30,26 +26,24 @@ def jesp(
     stages: Stages,
     restarts: int,
     *,
-    seconds: float = float("inf"),
+    late: Callable[[], bool] = lambda: False,
     enough: float = float("inf"),
     limit: int = LIMIT,
-    clock: Clock = time.perf_counter,
 ) -> tuple[float, Team]:
-    """The best team of so many starts; stops early when `enough` is earned.
+    """The best team of so many starts; stops early when it is `late` or `enough` is earned.
 
     Every other start is a random team, every other the best one so far with some actions changed at random.
     """
     if restarts < 1:
         raise ValueError(f"restarts must be at least 1, got {restarts}.")
-    began = clock()
     best = -np.inf, random_team(rng, stages.actions, stages.observations, stages.horizon)
     for start in range(restarts):
         fresh = random_team(rng, stages.actions, stages.observations, stages.horizon)
         begin = disturbed(rng, stages, best[1]) if start % 2 else fresh
-        earned, team = improve(stages, begin, limit, began + seconds, clock)
+        earned, team = improve(stages, begin, limit, late)
         if earned > best[0]:
             best = earned, team
-        if best[0] >= enough - 1e-9 or clock() - began > seconds:
+        if best[0] >= enough - 1e-9 or late():
             break
     return best
 
@@ -69,15 +63,11 @@ def disturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
 
 
 def improve(
-    stages: Stages,
-    team: Team,
-    limit: int = LIMIT,
-    until: float = float("inf"),
-    clock: Clock = time.perf_counter,
+    stages: Stages, team: Team, limit: int = LIMIT, late: Callable[[], bool] = lambda: False
 ) -> tuple[float, Team]:
-    """Let agents respond in turn until a whole round has brought nothing, or until some time."""
+    """Let agents respond in turn until a whole round has brought nothing, or it is late."""
     earned, unchanged, agent = -np.inf, 0, 0
-    while unchanged < len(team) and not (earned > -np.inf and clock() > until):
+    while unchanged < len(team) and not (earned > -np.inf and late()):
         gained, response = best_response(stages, team, agent, limit)
         if gained > earned + 1e-9:
             earned, unchanged = gained, 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from marco.tabular.best_response import Clock, TooManyBeliefsError, jesp
+from marco.tabular.best_response import TooManyBeliefsError, jesp
 from marco.tabular.decision_rules import Game, Rule
 from marco.tabular.heuristics import EPSILON, Stages, prepare
 from marco.tabular.histories import (
@@ -71,7 +71,7 @@ def solve(
     report: Report | None = None,
     seed: int = 0,
     interruptible: bool = False,
-    clock: Clock = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Solution:
     """The best decentralised team over a horizon, or bounds when the time is up.
 
@@ -85,7 +85,7 @@ def solve(
         raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
     began = clock()
     stages = prepare(dynamics, horizon)
-    search = Search(stages, report, began, clock)
+    search = Search(stages, report, elapsed=lambda: clock() - began)
     team = idle_team(stages.observations, stages.horizon) if team is None else team
     lower, turn, rng = value(dynamics, team), min(1.0, seconds / 3), np.random.default_rng(seed)
     deep = sys.getrecursionlimit()
@@ -96,8 +96,7 @@ def solve(
             lower, team = _better(dynamics, search, lower, team)
             if not search.stopped or search.elapsed() >= seconds:
                 break
-            rest = min(turn / 2, seconds - search.elapsed())
-            found = _responses(rng, stages, rest, search.root.upper, clock)
+            found = _responses(rng, search, min(seconds, search.elapsed() + turn / 2))
             lower, team = max((lower, team), found, key=itemgetter(0))
             turn *= 2
     except KeyboardInterrupt:
@@ -119,12 +118,11 @@ def _better(dynamics: Dynamics, search: "Search", lower: float, team: Team) -> t
     return value(dynamics, found), found
 
 
-def _responses(
-    rng: np.random.Generator, stages: Stages, seconds: float, upper: float, clock: Clock
-) -> tuple[float, Team]:
-    """The best team that alternating best responses find in so many seconds."""
+def _responses(rng: np.random.Generator, search: "Search", until: float) -> tuple[float, Team]:
+    """The best team that alternating best responses find until so many seconds after the start."""
+    stages, enough = search.stages, search.root.upper + search.stages.constant
     try:
-        return jesp(rng, stages, 1_000_000, seconds=seconds, enough=upper + stages.constant, clock=clock)
+        return jesp(rng, stages, 1_000_000, late=lambda: search.elapsed() > until, enough=enough)
     except TooManyBeliefsError:
         return -np.inf, idle_team(stages.observations, stages.horizon)
 
@@ -135,8 +133,8 @@ class Search:
 
     stages: Stages
     report: Report | None
-    began: float
-    clock: Clock = time.perf_counter
+    elapsed: Callable[[], float]
+    """The seconds since the start."""
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
     until: float = np.inf
@@ -214,10 +212,6 @@ class Search:
                 belief[stages.following[begin:end]] = outcomes[begin:end] / mass
                 total += mass * self.visit(revealed(len(stages.actions), belief), t, -np.inf).upper
         return total
-
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return self.clock() - self.began
 
     def time_is_up(self) -> bool:
         """Whether to stop; tells how things stand now and then."""
