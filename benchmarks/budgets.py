@@ -5,7 +5,8 @@
 
 Each budget is a run of its own up to its last model; the teams of all budgets are then trained at once, each
 in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
-episodes, counted apart. Seconds are of all seeds together; `compiling` is the part that went into
+episodes, counted apart; `on_the_way` has them for the team that would be returned if the last training
+ended at each of its tenths. Seconds are of all seeds together; `compiling` is the part that went into
 compilation. With --rehearse little is learned and all is compiled: it fills JAX's compilation cache.
 """
 
@@ -157,22 +158,27 @@ def study(
     data: Any = AllData(datasets * len(budgets) if rehearse else datasets)
     marco = replace(marco, seeds=seeds * len(budgets), dataset=data)
     finishing = marco.finish(len(settings.schedule) - 1, budgets[-1], joined)
-    for event, state in finishing:  # noqa: B007  (the last state is the result)
+    for event, state in finishing:
         clock.lap("finish")
         print(f"finish {event.share:.2f} {clock.phases['finish']['seconds']:.1f} s", flush=True)
-    imagined = np.reshape(event.numbers["imagined_return"], (len(budgets), len(seeds)))
-    for index in range(several):
-        policies = [
-            policy_of_seed(settings.team, state.team, index * len(seeds) + seed) for seed in range(len(seeds))
-        ]
-        real = [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
-        returns = [row["mean"] for row in real]
-        print(
-            f"{budgets[index]:,}: {np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}",
-            flush=True,
-        )
-        rows[index] |= {"imagined": imagined[index].tolist(), "real": real}
-    clock.lap("judge")
+        if not event.numbers or (rehearse and not event.over):
+            continue
+        imagined = np.reshape(event.numbers["imagined_return"], (len(budgets), len(seeds))).tolist()
+        for index in range(several):
+            first = index * len(seeds)
+            policies = [policy_of_seed(settings.team, state.team, first + i) for i in range(len(seeds))]
+            real = [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
+            returns = [row["mean"] for row in real]
+            print(
+                f"{budgets[index]:,}: {np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}",
+                flush=True,
+            )
+            if event.over:
+                rows[index] |= {"imagined": imagined[index], "real": real}
+            else:
+                tenths = rows[index].setdefault("on_the_way", [])
+                tenths.append({"imagined": imagined[index], "real": returns})
+        clock.lap("judge")
     return rows, {"seconds": clock.told()}
 
 

@@ -215,7 +215,8 @@ class Marco:
             values = judge(keys.judge, state.model, states=piece.states)
             best = better_teams(best if settings.restarts else nobody, piece.states, values)
             numbers = {"imagined_return": best.values.tolist(), "model_steps": piece.steps.sum(-1).tolist()}
-            yield Event("finish", iteration, target, numbers, 0.95 * piece.share), state
+            event = Event("finish", iteration, target, numbers, 0.95 * piece.share)
+            yield event, state._replace(team=best.teams)
         # The best of many was lucky when it was judged: what it is worth is asked once more.
         again = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
         values = judge(keys.again, state.model, states=again).mean(-1)
