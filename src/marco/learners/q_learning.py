@@ -18,7 +18,7 @@ from marco.learners.learner import (
     check_positive,
     make_optimiser,
 )
-from marco.learners.mixers import Mixer, MixerName, make_mixer
+from marco.learners.mixers import Either, Mixer, MixerName, make_mixer
 from marco.networks import TeamNetwork, mask_scores, previous_actions, unrolled
 from marco.rollout import EpsilonGreedy, Policy
 from marco.types import Episode, Spec
@@ -65,6 +65,8 @@ class QLearner:
     epsilon_end: float = 0.05
     epsilon_samples: int = 100_000
     """Over how many samples epsilon goes from its start to its end, linearly."""
+    additive_epsilon_samples: int | None = None
+    """The same for the VDN teams of `either`, where they need another number."""
     replay: int = 5_000
     """How many of the last episodes are kept."""
     batch: int = 32
@@ -106,15 +108,18 @@ class QLearner:
 
     def act(self, state: QState, samples: Int[Array, ""]) -> Policy:
         """Epsilon-greedy."""
-        return EpsilonGreedy(self.greedy(state), self.epsilon(samples))
+        return EpsilonGreedy(self.greedy(state), self.epsilon(samples, state.online.mixer))
 
     def greedy(self, state: QState) -> RecurrentPolicy:
         """Each agent takes the action it values most."""
         return RecurrentPolicy(state.online.team)
 
-    def epsilon(self, samples: Int[Array, ""]) -> Float[Array, ""]:
-        """The share of random actions after so many samples."""
-        done = jnp.clip(samples / self.epsilon_samples, 0.0, 1.0)
+    def epsilon(self, samples: Int[Array, ""], mixer: Mixer | None = None) -> Float[Array, ""]:
+        """The share of random actions after so many samples, of a team with this mixer."""
+        over: Any = self.epsilon_samples
+        if self.additive_epsilon_samples and isinstance(mixer, Either):
+            over = jnp.where(mixer.additive > 0.5, self.additive_epsilon_samples, over)
+        done = jnp.clip(samples / over, 0.0, 1.0)
         return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
 
     def update(self, key: PRNGKeyArray, state: QState, episodes: Episode) -> tuple[QState, Metrics]:
