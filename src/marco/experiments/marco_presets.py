@@ -66,10 +66,10 @@ def _default(
     """Few samples, in a few chunks; the best of several teams trained in the last model.
 
     A deviation falls as one over the square root of the visits, a variance faster: in a discrete world it
-    soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Q-learners act at
-    random ever less for a tenth of their training: what takes many random steps they retrace, and a light
-    that others switch at random tells nothing. Every other team is VDN, which gets across on `bridge`; the
-    others are QMIX, which solves `switch`.
+    soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Every other team is
+    VDN, which gets across on `bridge`; the others are QMIX, which solves `switch`. QMIX acts at random ever
+    less for about half of its training, and with less gets stuck more often; VDN for a sixth: what takes many
+    random steps is retraced, and a light that others switch at random tells nothing.
     """
     numbers = spec.state_has_numbers
     total = (20_000 if numbers else 2_000) if samples is None else samples

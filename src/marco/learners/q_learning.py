@@ -81,6 +81,8 @@ class QLearner:
         counts = ("hidden", "embedding", "replay", "batch", "episodes_per_update", "gradient_steps")
         rates = ("learning_rate", "clip", "target_every", "epsilon_samples")
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
+        if self.additive_epsilon_samples is not None:
+            check_positive("QLearner", additive_epsilon_samples=self.additive_epsilon_samples)
         shares = ("gamma", "trace", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
         if self.replay < self.batch:
@@ -117,7 +119,7 @@ class QLearner:
     def epsilon(self, samples: Int[Array, ""], mixer: Mixer | None = None) -> Float[Array, ""]:
         """The share of random actions after so many samples, of a team with this mixer."""
         over: Any = self.epsilon_samples
-        if self.additive_epsilon_samples and isinstance(mixer, Either):
+        if self.additive_epsilon_samples is not None and isinstance(mixer, Either):
             over = jnp.where(mixer.additive > 0.5, self.additive_epsilon_samples, over)
         done = jnp.clip(samples / over, 0.0, 1.0)
         return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
