@@ -81,9 +81,9 @@ def _default(
         mixer = team.mixer if learner else "either"
         team = replace(team, mixer=mixer, episodes_per_update=32, replay=512, batch=64)
         most = final_updates * team.episodes_per_update * spec.horizon  # steps, if no episode ended early
-        team = replace(
-            team, epsilon_samples=max(1, 3 * most // 10), additive_epsilon_samples=max(1, most // 10)
-        )
+        short, long = max(1, most // 10), max(1, 3 * most // 10)
+        epsilon_samples = short if mixer == "vdn" else long
+        team = replace(team, epsilon_samples=epsilon_samples, additive_epsilon_samples=short)
     return MarcoSettings(
         samples=total,
         first=chunk,
