@@ -5,9 +5,10 @@
 
 Each budget is a run of its own up to its last model; the teams of all budgets are then trained at once, each
 in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
-episodes, counted apart; `on_the_way` has them for the team that would be returned if the last training
-ended at each of its tenths. Seconds are of all seeds together; `compiling` is the part that went into
-compilation. With --rehearse little is learned and all is compiled: it fills JAX's compilation cache.
+episodes, counted apart; `on_the_way` has them for the best team at each tenth of the last training, over as
+many test episodes each time, with the model steps taken by then. Seconds are of all seeds together;
+`compiling` is the part that went into compilation. With --rehearse little is learned and all is compiled: it
+fills JAX's compilation cache.
 """
 
 import argparse
@@ -177,7 +178,8 @@ def study(
                 rows[index] |= {"imagined": imagined[index], "real": real}
             else:
                 tenths = rows[index].setdefault("on_the_way", [])
-                tenths.append({"imagined": imagined[index], "real": returns})
+                steps = event.numbers["model_steps"][first : first + len(seeds)]
+                tenths.append({"imagined": imagined[index], "real": returns, "model_steps": steps})
         clock.lap("judge")
     return rows, {"seconds": clock.told()}
 

@@ -17,7 +17,7 @@ from marco.exploration import ExplorationEnvironment, explore_reward
 from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
-from marco.pieces import train_for, train_restarts_for
+from marco.pieces import PIECES, train_for, train_restarts_for
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
 
@@ -34,6 +34,17 @@ def test_the_lines_of_algorithm_1_come_in_their_order(whole):
     one = ["collect", "fit", "team", "explore"]
     assert [event.phase for event in events] == [*one, *one, "collect", "fit", "finish", "done"]
     assert [event.samples for event in events] == [20] * 4 + [36] * 4 + [50] * 4
+
+
+def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole, tmp_path):
+    _, _, final = whole
+    marco = begin(tmp_path, settings(), known=KNOWN)
+    on_the_way = [state.team for event, state in marco.run() if event.phase == "finish" and event.numbers]
+    assert len(on_the_way) == PIECES + 1
+    for one, other in zip(jax.tree.leaves(on_the_way[-2]), jax.tree.leaves(final.team), strict=True):
+        np.testing.assert_array_equal(one, other)
+    weights = {np.asarray(team.learner.online.team.network.head.weight).tobytes() for team in on_the_way}
+    assert marco._begin().team.learner.online.team.network.head.weight.tobytes() not in weights
 
 
 def test_the_budget_is_used_to_the_last_step_and_not_exceeded_by_one(whole):

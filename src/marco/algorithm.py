@@ -220,7 +220,7 @@ class Marco:
         # The best of many was lucky when it was judged: what it is worth is asked once more.
         again = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
         values = judge(keys.again, state.model, states=again).mean(-1)
-        numbers["imagined_return"] = values.tolist()
+        numbers = numbers | {"imagined_return": values.tolist()}
         yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
 
     def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:

@@ -130,13 +130,12 @@ def test_epsilon_goes_down_in_a_straight_line():
     assert shares == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
 
 
-@pytest.mark.parametrize(("mixer", "shares"), [("either", [0.5, 0.0, 0.5, 0.0]), ("vdn", [0.5] * 4)])
-def test_vdn_teams_among_others_may_act_at_random_for_another_while(mixer, shares):
+def test_vdn_teams_among_others_may_act_at_random_for_another_while():
     settings = {"hidden": 4, "embedding": 4, "epsilon_end": 0.0}
-    learner = QLearner(mixer, epsilon_samples=100, additive_epsilon_samples=50, **settings)
+    learner = QLearner("either", epsilon_samples=100, additive_epsilon_samples=50, **settings)
     states = begin_several(jax.random.split(jax.random.key(0), 4), learner, Switch().spec)
     acting = jax.vmap(lambda state: learner.act(state.learner, jnp.int32(50)))(states)
-    assert acting.epsilon.tolist() == pytest.approx(shares)
+    assert acting.epsilon.tolist() == pytest.approx([0.5, 0.0, 0.5, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -144,6 +143,10 @@ def test_vdn_teams_among_others_may_act_at_random_for_another_while(mixer, share
     [
         ({"batch": 0}, "batch must be positive, got 0"),
         ({"additive_epsilon_samples": 0}, "additive_epsilon_samples must be positive, got 0"),
+        (
+            {"additive_epsilon_samples": 9},
+            "additive_epsilon_samples is for mixer='either': all teams of 'iql'",
+        ),
         ({"gamma": 1.5}, "gamma must be between 0.0 and 1.0, got 1.5"),
         ({"trace": -0.1}, "trace must be between 0.0 and 1.0, got -0.1"),
         ({"replay": 100, "episodes_per_update": 3}, "replay=100 must be a multiple of episodes_per_update=3"),

@@ -68,8 +68,8 @@ def _default(
     A deviation falls as one over the square root of the visits, a variance faster: in a discrete world it
     soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Every other team is
     VDN, which gets across on `bridge`; the others are QMIX, which solves `switch`. QMIX acts at random ever
-    less for about half of its training, and with less gets stuck more often; VDN for a sixth: what takes many
-    random steps is retraced, and a light that others switch at random tells nothing.
+    less for three tenths of the steps that its training can take, VDN for one: what takes many random steps
+    is retraced, and a light that others switch at random tells nothing.
     """
     numbers = spec.state_has_numbers
     total = (20_000 if numbers else 2_000) if samples is None else samples
@@ -82,8 +82,11 @@ def _default(
         team = replace(team, mixer=mixer, episodes_per_update=32, replay=512, batch=64)
         most = final_updates * team.episodes_per_update * spec.horizon  # steps, if no episode ended early
         short, long = max(1, most // 10), max(1, 3 * most // 10)
-        epsilon_samples = short if mixer == "vdn" else long
-        team = replace(team, epsilon_samples=epsilon_samples, additive_epsilon_samples=short)
+        team = replace(
+            team,
+            epsilon_samples=short if mixer == "vdn" else long,
+            additive_epsilon_samples=short if mixer == "either" else None,
+        )
     return MarcoSettings(
         samples=total,
         first=chunk,

@@ -74,14 +74,14 @@ def _paper_model(numbers: bool) -> ModelSettings:
 def _default_model(numbers: bool) -> ModelSettings:
     """Small networks, one per feature; everything that can surprise is an ensemble.
 
-    Where rewards are few, and won as seldom as 8 times in 7,000 steps, five rounds without a gain are too few
-    to learn of them (`bridge`).
+    On `bridge` a prize may be won 8 times in 7,000 steps: to learn of it five rounds without a gain of 0.001
+    nats per row are too few.
     """
     size = (128, 128) if numbers else (64, 64)
     five, one = PredictorSettings("chain", size, members=5), PredictorSettings("chain", size, members=1)
     masks = PredictorSettings("factored", (64, 64), members=1)
-    patience = None if numbers else 20
-    return ModelSettings(five, five, one, five, masks, FitSettings(), outcome_patience=patience)
+    outcomes = None if numbers else FitSettings(patience=20, tolerance=1e-4)
+    return ModelSettings(five, five, one, five, masks, FitSettings(), outcomes)
 
 
 def _own_choice(spec: Spec, discrete: LearnerName) -> LearnerName:

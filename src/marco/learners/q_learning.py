@@ -83,6 +83,11 @@ class QLearner:
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
         if self.additive_epsilon_samples is not None:
             check_positive("QLearner", additive_epsilon_samples=self.additive_epsilon_samples)
+            if self.mixer != "either":
+                raise ValueError(
+                    f"QLearner: additive_epsilon_samples is for mixer='either': all teams of {self.mixer!r} "
+                    "are of one kind, so set epsilon_samples."
+                )
         shares = ("gamma", "trace", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
         if self.replay < self.batch:
@@ -110,17 +115,19 @@ class QLearner:
 
     def act(self, state: QState, samples: Int[Array, ""]) -> Policy:
         """Epsilon-greedy."""
-        return EpsilonGreedy(self.greedy(state), self.epsilon(samples, state.online.mixer))
+        mixer = state.online.mixer
+        additive = mixer.additive > 0.5 if isinstance(mixer, Either) else False
+        return EpsilonGreedy(self.greedy(state), self.epsilon(samples, additive))
 
     def greedy(self, state: QState) -> RecurrentPolicy:
         """Each agent takes the action it values most."""
         return RecurrentPolicy(state.online.team)
 
-    def epsilon(self, samples: Int[Array, ""], mixer: Mixer | None = None) -> Float[Array, ""]:
-        """The share of random actions after so many samples, of a team with this mixer."""
-        over: Any = self.epsilon_samples
-        if self.additive_epsilon_samples is not None and isinstance(mixer, Either):
-            over = jnp.where(mixer.additive > 0.5, self.additive_epsilon_samples, over)
+    def epsilon(self, samples: Int[Array, ""], additive: Bool[ArrayLike, ""] = False) -> Float[Array, ""]:
+        """The share of random actions after so many samples; of `either` for a team that adds or does not."""
+        over = jnp.where(
+            additive, self.additive_epsilon_samples or self.epsilon_samples, self.epsilon_samples
+        )
         done = jnp.clip(samples / over, 0.0, 1.0)
         return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
 

@@ -1,6 +1,6 @@
 """Maximum likelihood: every component of a model from the same real data."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,9 +27,9 @@ class ModelSettings:
     termination: PredictorSettings
     available: PredictorSettings
     training: FitSettings
-    outcome_patience: int | None = None
-    """The patience of the reward and the termination, if it is another: what they tell of can be so rare that
-    nothing is gained for many rounds before it is found out."""
+    outcomes: FitSettings | None = None
+    """How the reward and the termination are trained, if otherwise: what they tell of can be so rare that
+    little is gained per row, and nothing for many rounds before it is found out."""
     distances: bool = True
     """Whether distances within the state are shown to the networks too."""
 
@@ -39,13 +39,10 @@ class ModelSettings:
                 f"ModelSettings: available must be factored, got {self.available.kind!r}: all actions are "
                 "asked for at once, so none can be given those before it."
             )
-        self.training_of("reward")  # refuses what is no patience
 
     def training_of(self, name: ComponentName) -> FitSettings:
         """How a component is trained."""
-        if self.outcome_patience is None or name not in ("reward", "termination"):
-            return self.training
-        return replace(self.training, patience=self.outcome_patience)
+        return self.outcomes if self.outcomes and name in ("reward", "termination") else self.training
 
 
 def fit(
