@@ -3,13 +3,15 @@
 import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.algorithm import Event, Marco
+from marco.algorithm import Event, Marco, MarcoState
 from marco.collected import mean_uncertainty, taken
 from marco.dataset import Dataset
 from marco.experiments.journal import RunJournal, alone
@@ -18,37 +20,46 @@ from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
 from marco.pieces import PIECES, train_for, train_restarts_for
+from marco.training import TrainingState
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
+
+
+class Whole(NamedTuple):
+    """A run in one piece."""
+
+    folder: Path
+    events: list[Event]
+    """The ends of its phases."""
+    learned: MarcoState
+    shown: list[TrainingState]
+    """The best team so far at each piece of the last training, and at its end."""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run in one piece: its folder, its events and what it learned."""
     folder = tmp_path_factory.mktemp("whole")
-    events = list(phases(begin(folder, settings(), known=KNOWN)))
-    return folder, [event for event, _ in events], events[-1][1]
+    told = list(begin(folder, settings(), known=KNOWN).run())
+    shown = [state.team for event, state in told if event.phase == "finish" and event.numbers]
+    return Whole(folder, [event for event, _ in told if event.over], told[-1][1], shown)
 
 
 def test_the_lines_of_algorithm_1_come_in_their_order(whole):
-    _, events, _ = whole
+    events = whole.events
     one = ["collect", "fit", "team", "explore"]
     assert [event.phase for event in events] == [*one, *one, "collect", "fit", "finish", "done"]
     assert [event.samples for event in events] == [20] * 4 + [36] * 4 + [50] * 4
 
 
-def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole, tmp_path):
-    _, _, final = whole
-    marco = begin(tmp_path, settings(), known=KNOWN)
-    on_the_way = [state.team for event, state in marco.run() if event.phase == "finish" and event.numbers]
-    assert len(on_the_way) == PIECES + 1
-    for one, other in zip(jax.tree.leaves(on_the_way[-2]), jax.tree.leaves(final.team), strict=True):
+def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole):
+    assert len(whole.shown) == PIECES + 1
+    for one, other in zip(jax.tree.leaves(whole.shown[-2]), jax.tree.leaves(whole.learned.team), strict=True):
         np.testing.assert_array_equal(one, other)
-    weights = {np.asarray(team.learner.online.team.network.head.weight).tobytes() for team in on_the_way}
-    assert marco._begin().team.learner.online.team.network.head.weight.tobytes() not in weights
+    assert all((team.updates > 0).all() for team in whole.shown[1:])
 
 
 def test_the_budget_is_used_to_the_last_step_and_not_exceeded_by_one(whole):
-    folder, _, _ = whole
+    folder = whole.folder
     dataset = Dataset(folder / "data", WORLD.spec, len(SEEDS))
     np.testing.assert_array_equal(dataset.samples, [50, 50])
     for seed in range(len(SEEDS)):
@@ -61,7 +72,7 @@ def test_the_budget_is_used_to_the_last_step_and_not_exceeded_by_one(whole):
 
 
 def test_seeds_collect_different_episodes_and_learn_different_teams(whole):
-    folder, _, state = whole
+    folder, state = whole.folder, whole.learned
     dataset = Dataset(folder / "data", WORLD.spec, len(SEEDS))
     assert not np.array_equal(dataset.episodes(0).actions[:, :8], dataset.episodes(1).actions[:, :8])
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], state.team.learner.online) for i in (0, 1))
@@ -70,7 +81,7 @@ def test_seeds_collect_different_episodes_and_learn_different_teams(whole):
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 9, 10, 11])
 def test_a_run_stopped_after_any_phase_ends_with_the_same_team_bit_for_bit(whole, tmp_path, stop):
-    _, events, state = whole
+    events, state = whole.events, whole.learned
     run = phases(begin(tmp_path, settings(), known=KNOWN))
     for _ in range(stop):
         next(run)
@@ -79,7 +90,7 @@ def test_a_run_stopped_after_any_phase_ends_with_the_same_team_bit_for_bit(whole
     # Phases are done once; what was collected is told again until it has been learned from.
     told = stop - 1 if events[stop - 1].phase == "collect" else stop
     assert [event for event, _ in rest] == events[told:]
-    assert _metrics(tmp_path) == _metrics(whole[0])
+    assert _metrics(tmp_path) == _metrics(whole.folder)
     for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(rest[-1][1]), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -92,7 +103,7 @@ def _metrics(folder):
 
 
 def test_what_was_collected_is_told_once_with_its_own_return_and_the_uncertainty_before_it(whole):
-    folder, _, _ = whole
+    folder = whole.folder
     rows = [row for row in _metrics(folder) if row["phase"] == "collect"]
     assert [row["samples"] for row in rows] == [20, 36, 50]
     assert "uncertainty" not in rows[0]["numbers"]
@@ -106,7 +117,7 @@ def test_what_was_collected_is_told_once_with_its_own_return_and_the_uncertainty
 
 
 def test_the_uncertainty_of_what_was_collected_is_that_of_its_steps_one_by_one(whole):
-    folder, _, state = whole
+    folder, state = whole.folder, whole.learned
     episodes = Dataset(folder / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     model = jax.tree.map(lambda leaf: leaf[0], state.model)
     r_tilde = jax.jit(lambda *step: uncertainty(model.model, "variance", *step))
@@ -162,7 +173,7 @@ def test_learning_that_ran_off_is_told_by_name_and_nothing_is_lost(tmp_path, mon
 
 
 def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
-    folder, events, state = whole
+    folder, events, state, _ = whole
     (tmp_path / "data").mkdir()
     for name in ("chunk-000000.npz", "chunk-000001.npz"):
         (tmp_path / "data" / name).write_bytes((folder / "data" / name).read_bytes())
@@ -176,7 +187,7 @@ def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
 def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
     events = list(phases(begin(tmp_path, settings(collector="random"), known=KNOWN)))
     assert not any(event.numbers for event, _ in events if event.phase == "explore")
-    theirs = Dataset(whole[0] / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
+    theirs = Dataset(whole.folder / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     ours = Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     np.testing.assert_array_equal(ours.actions, theirs.actions)  # the first chunk is random in both
 
@@ -211,7 +222,7 @@ def test_a_rival_explores_and_collects(tmp_path, kind):
 
 
 def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_state(whole):
-    _, _, state = whole
+    state = whole.learned
     model = jax.tree.map(lambda leaf: leaf[0], state.model)
     env = ExplorationEnvironment(model, jnp.float32(2.0))
     key = jax.random.key(0)
@@ -229,7 +240,7 @@ def test_equation_1_second_line_by_hand():
 
 
 def test_a_damaged_or_foreign_file_is_named(whole, tmp_path):
-    folder, _, _ = whole
+    folder = whole.folder
     (tmp_path / "data").mkdir()
     chunk = (folder / "data" / "chunk-000000.npz").read_bytes()
     (tmp_path / "data" / "chunk-000000.npz").write_bytes(chunk[: len(chunk) // 2])
