@@ -151,7 +151,6 @@ def study(
         told = [event._asdict() for event in events]
         rows.append({"samples": samples, "phases": told, "seconds": clock.told()})
     clock = Clock()
-    several = 1 if rehearse else len(budgets)
     # In a rehearsal the same arrays stand for all budgets: shapes are what matters.
     joined = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves), *(states * len(budgets) if rehearse else states)
@@ -164,24 +163,27 @@ def study(
         print(f"finish {event.share:.2f} {clock.phases['finish']['seconds']:.1f} s", flush=True)
         if not event.numbers or (rehearse and not event.over):
             continue
-        imagined = np.reshape(event.numbers["imagined_return"], (len(budgets), len(seeds))).tolist()
-        for index in range(several):
-            first = index * len(seeds)
-            policies = [policy_of_seed(settings.team, state.team, first + i) for i in range(len(seeds))]
-            real = [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
-            returns = [row["mean"] for row in real]
-            print(
-                f"{budgets[index]:,}: {np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}",
-                flush=True,
-            )
+        for index, row in enumerate(rows):
+            mine = slice(index * len(seeds), (index + 1) * len(seeds))
+            teams = jax.tree.map(lambda leaf, mine=mine: leaf[mine], state.team)
+            worth: dict[str, Any] = {"imagined": event.numbers["imagined_return"][mine]}
+            real = real_returns(world, settings.team, teams, len(seeds))
+            returns = [estimate["mean"] for estimate in real]
+            spread = f"{np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}"
+            print(f"{row['samples']:,}: {spread}", flush=True)
             if event.over:
-                rows[index] |= {"imagined": imagined[index], "real": real}
+                row |= worth | {"real": real}
             else:
-                tenths = rows[index].setdefault("on_the_way", [])
-                steps = event.numbers["model_steps"][first : first + len(seeds)]
-                tenths.append({"imagined": imagined[index], "real": returns, "model_steps": steps})
+                steps = event.numbers["model_steps"][mine]
+                row.setdefault("on_the_way", []).append(worth | {"real": returns, "model_steps": steps})
         clock.lap("judge")
     return rows, {"seconds": clock.told()}
+
+
+def real_returns(world: Any, learner: Any, teams: Any, seeds: int) -> list[dict[str, float]]:
+    """What the teams are worth in the true world."""
+    policies = [policy_of_seed(learner, teams, index) for index in range(seeds)]
+    return [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
 
 
 if __name__ == "__main__":

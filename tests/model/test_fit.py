@@ -17,7 +17,6 @@ from marco.model.components import Known, layouts
 from marco.model.data import REWARD_VALUES, gather, reward_values
 from marco.model.ensemble import FitSettings, Rows, _Training, fit_component
 from marco.model.fit import ModelSettings, fit, problem
-from marco.model.inputs import COMPONENTS
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.truth import dynamics_error, reachable_pairs
 from marco.types import Categorical, Continuous, binary
@@ -214,13 +213,20 @@ def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are
     assert prize[~won[tried]].mean() < 0.05
 
 
-def test_outcomes_may_be_trained_in_their_own_way():
-    own = replace(TRAINING, patience=30)
-    settings = replace(SETTINGS, outcomes=own)
-    assert [settings.training_of(name) is own for name in COMPONENTS] == [
-        name in ("reward", "termination") for name in COMPONENTS
-    ]
-    assert all(SETTINGS.training_of(name) is TRAINING for name in COMPONENTS)
+@pytest.mark.parametrize("own", [None, replace(TRAINING, patience=30)])
+def test_outcomes_may_be_trained_in_their_own_way(fitted, monkeypatch, own):
+    """Which settings reach the training of each component; what was learned before stands for its result."""
+    reached = {}
+
+    def spied(key, rows, layout, numeric, predictor, training):
+        name = list(fitted.reports)[len(reached)]
+        reached[name] = training
+        return getattr(fitted.model, name), fitted.reports[name]
+
+    monkeypatch.setattr("marco.model.fit.fit_component", spied)
+    fit(jax.random.key(0), fitted.env.spec, fitted.data, replace(SETTINGS, outcomes=own))
+    outcomes = own or TRAINING
+    assert reached == dict.fromkeys(fitted.reports, TRAINING) | {"reward": outcomes, "termination": outcomes}
 
 
 def check_finite(model):
