@@ -6,9 +6,9 @@
 Each budget is a run of its own up to its last model; the teams of all budgets are then trained at once, each
 in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
 episodes, counted apart; `on_the_way` has them for the best team at each tenth of the last training, over as
-many test episodes each time, with the model steps taken by then. Seconds are of all seeds together;
-`compiling` is the part that went into compilation. With --rehearse little is learned and all is compiled: it
-fills JAX's compilation cache.
+many test episodes each time, with the model steps taken by then; the file is written anew at each. Seconds
+are of all seeds together; `compiling` is the part that went into compilation. With --rehearse little is
+learned and all is compiled: it fills JAX's compilation cache.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import json
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,20 +122,19 @@ def main() -> None:
     world, changes = make(arguments.world), parse_settings(tuple(arguments.change), "--change")
     budgets: list[int] = sorted(arguments.samples)
     seeds = tuple(range(arguments.first_seed, arguments.first_seed + arguments.seeds))
-    rows, last = study(world, arguments.preset, budgets, seeds, changes, arguments.rehearse)
-    if arguments.rehearse:
-        return
     facts = {"world": arguments.world, "preset": arguments.preset, "changes": changes, "seeds": seeds}
-    result = {**provenance(), **facts, "optimum": optimum(world), "budgets": rows, "finish": last}
+    facts = {**provenance(), **facts, "optimum": optimum(world)}
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{arguments.name or f'{arguments.world}-{arguments.preset}'}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    for rows, last in study(world, arguments.preset, budgets, seeds, changes, arguments.rehearse):
+        if not arguments.rehearse:
+            path.write_text(json.dumps(facts | {"budgets": rows, "finish": last}, indent=1) + "\n")
 
 
 def study(
     world: Any, preset: Any, budgets: list[int], seeds: tuple[int, ...], changes: Any, rehearse: bool
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A row per budget; and how long training and judging all teams took."""
+) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """A row per budget; and how long training and judging all teams took: so far, then in the end."""
     rows, states, datasets = [], [], []
     for samples in budgets[-1:] if rehearse else budgets:
         clock = Clock()
@@ -177,7 +177,7 @@ def study(
                 steps = event.numbers["model_steps"][mine]
                 row.setdefault("on_the_way", []).append(worth | {"real": returns, "model_steps": steps})
         clock.lap("judge")
-    return rows, {"seconds": clock.told()}
+        yield rows, {"seconds": clock.told()}
 
 
 def real_returns(world: Any, learner: Any, teams: Any, seeds: int) -> list[dict[str, float]]:
