@@ -3,6 +3,7 @@
     python benchmarks/tabular.py solve [--seconds 60] [--files FOLDER]
     python benchmarks/tabular.py rmax [--runs 300] [--problems NAME ...] [--methods NAME ...]
     python benchmarks/tabular.py figure
+    python benchmarks/tabular.py table
 
 Studies take --processes N, --minutes M (strictly: what is under way is then ended) and --out FOLDER. They may
 be killed at any time and go on from what the folder holds. The n-th run of a cell of `rmax` has the seed n.
@@ -16,6 +17,7 @@ from record import RESULTS
 from tabular_figure import draw
 from tabular_learning import CELLS, FAMILIES, STUDIES, study_learning
 from tabular_solving import study_solver
+from tabular_table import comparisons, table
 
 
 def main() -> None:
@@ -23,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=("solve", "rmax", "figure"))
+    parser.add_argument("study", choices=("solve", "rmax", "figure", "table"))
     parser.add_argument("--processes", type=int, default=1, help="how many cores to use")
     parser.add_argument("--minutes", type=float, default=30.0, help="the limit of the whole study")
     parser.add_argument("--seconds", type=float, default=60.0, help="the limit of each solved entry")
@@ -48,8 +50,10 @@ def main() -> None:
             study_learning(
                 given.runs, given.minutes, given.problems, given.methods, given.processes, given.out
             )
-        else:
+        elif given.study == "figure":
             draw(given.out)
+        else:
+            print(*table(given.out), "", *comparisons(given.out), sep="\n")
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from here.")
 

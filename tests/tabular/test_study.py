@@ -55,3 +55,22 @@ def test_the_nth_run_has_the_seed_n(studies: tuple[dict[str, Any], dict[str, Any
     assert row["samples"] == run.samples
     assert row["regret"] == pytest.approx(run.regret, abs=1e-5)
     assert row["plans"] == len(run.phases)
+
+
+def test_the_table_of_the_benchmarks_is_what_the_files_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import tabular_table
+
+    lines = list(tabular_table.table(SCRIPT.parent / "results" / "tabular"))
+    assert "\n".join(lines) in (SCRIPT.parent / "README.md").read_text()
+
+
+def test_who_needs_fewer_samples_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six pairs three are won and two are ties: one of numbers, one of runs that both fail."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import tabular_table
+
+    ours, theirs = np.array([1.0, 3.0, np.inf]), np.array([3.0, np.inf])
+    assert tabular_table.needs_fewer(ours, theirs) == pytest.approx((3 + 2 / 2) / 6)
