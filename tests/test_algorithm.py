@@ -1,6 +1,7 @@
 """Algorithm 1 on a tiny riddle: its order, its budget, and going on after a stop at any phase."""
 
 import json
+import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from marco.exploration import ExplorationEnvironment, explore_reward
 from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
-from marco.pieces import PIECES, train_for, train_restarts_for
+from marco.pieces import PIECES, groups_of, train_for, train_restarts_for
 from marco.training import TrainingState
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
@@ -132,11 +133,27 @@ def test_the_uncertainty_of_what_was_collected_is_that_of_its_steps_one_by_one(w
     assert mean_uncertainty(worlds, "variance", steps)[0] == pytest.approx(np.mean(each), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("cores", "backend", "sizes"),
+    [(1, "cpu", [4]), (2, "cpu", [2, 2]), (3, "cpu", [2, 2]), (16, "cpu", [1, 1, 1, 1]), (16, "gpu", [4])],
+)
+def test_teams_are_trained_side_by_side_on_the_cores_there_are(monkeypatch, cores, backend, sizes):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    groups = groups_of(4)
+    assert [len(range(4)[own]) for own in groups] == sizes
+    assert [team for own in groups for team in range(4)[own]] == [0, 1, 2, 3]
+
+
 def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
     worlds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), WORLD)
     keys = jax.random.split(jax.random.key(0), 2)
     states, restarts = begin_restarts(keys, TINY, WORLD.spec, 2)
-    whole, _ = train_restarts(restarts.train, worlds, TINY, states, 7)
+    groups = [
+        jax.tree.map(lambda leaf, own=own: leaf[:, own], (restarts.train, states)) for own in groups_of(2)
+    ]
+    wholes = [train_restarts(own_keys, worlds, TINY, own, 7)[0] for own_keys, own in groups]
+    whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *wholes)
     *_, last = train_restarts_for(restarts.train, lambda done: worlds, TINY, states, 7)
     assert last.share == 1.0
     jax.tree.map(np.testing.assert_array_equal, whole, last.states)

@@ -3,9 +3,12 @@
 A training cut in pieces ends as one in a piece does, bit for bit, and no piece is compiled for itself.
 """
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
@@ -63,9 +66,38 @@ def train_restarts_for(
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     ends = np.arange(PIECES + 1) * updates // PIECES
     for number, more in enumerate(np.diff(ends), start=1):
-        trained, metrics = train_restarts(keys, worlds(piece.share), learner, piece.states, int(more))
+        trained, metrics = _side_by_side(keys, worlds(piece.share), learner, piece.states, int(more))
         piece = _after(piece, number / PIECES, trained, metrics)
         yield piece
+
+
+def groups_of(teams: int) -> list[slice]:
+    """Which teams to train together: a program for a CPU uses little more than one of its cores."""
+    most = min(teams, os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    groups = max(count for count in range(1, most + 1) if teams % count == 0)
+    size = teams // groups
+    return [slice(first, first + size) for first in range(0, teams, size)]
+
+
+def _side_by_side(
+    keys: Key[Array, "seeds R"],
+    worlds: Environment[Any],
+    learner: Learner,
+    states: TrainingState,
+    updates: int,
+) -> tuple[TrainingState, Metrics]:
+    """`train_restarts`, each group of teams by a thread of its own."""
+    groups = [
+        jax.tree.map(lambda leaf, own=own: leaf[:, own], (keys, states)) for own in groups_of(keys.shape[1])
+    ]
+
+    def train(group: Any, updates: int = updates) -> tuple[TrainingState, Metrics]:
+        return jax.block_until_ready(train_restarts(group[0], worlds, learner, group[1], updates))
+
+    train(groups[0], 0)  # threads that find nothing compiled would all compile it
+    with ThreadPoolExecutor(len(groups)) as threads:
+        trained = list(threads.map(train, groups))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *trained)
 
 
 def _after(before: Piece, share: float, states: TrainingState, metrics: Metrics) -> Piece:
