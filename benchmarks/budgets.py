@@ -122,8 +122,8 @@ def main() -> None:
     world, changes = make(arguments.world), parse_settings(tuple(arguments.change), "--change")
     budgets: list[int] = sorted(arguments.samples)
     seeds = tuple(range(arguments.first_seed, arguments.first_seed + arguments.seeds))
-    facts = {"world": arguments.world, "preset": arguments.preset, "changes": changes, "seeds": seeds}
-    facts = {**provenance(), **facts, "optimum": optimum(world)}
+    facts = provenance() | {"world": arguments.world, "preset": arguments.preset, "changes": changes}
+    facts |= {"seeds": seeds, "optimum": optimum(world)}
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{arguments.name or f'{arguments.world}-{arguments.preset}'}.json"
     for rows, last in study(world, arguments.preset, budgets, seeds, changes, arguments.rehearse):

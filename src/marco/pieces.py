@@ -87,14 +87,16 @@ def _side_by_side(
     updates: int,
 ) -> tuple[TrainingState, Metrics]:
     """`train_restarts`, each group of teams by a thread of its own."""
-    groups = [
-        jax.tree.map(lambda leaf, own=own: leaf[:, own], (keys, states)) for own in groups_of(keys.shape[1])
-    ]
+    groups = groups_of(keys.shape[1])
+    if len(groups) == 1:  # nothing to take apart: states hold the replayed episodes and can be large
+        return train_restarts(keys, worlds, learner, states, updates)
 
-    def train(group: Any, updates: int = updates) -> tuple[TrainingState, Metrics]:
-        return jax.block_until_ready(train_restarts(group[0], worlds, learner, group[1], updates))
+    def train(own: slice, updates: int = updates) -> tuple[TrainingState, Metrics]:
+        mine = jax.tree.map(lambda leaf: leaf[:, own], states)
+        return jax.block_until_ready(train_restarts(keys[:, own], worlds, learner, mine, updates))
 
-    train(groups[0], 0)  # threads that find nothing compiled would all compile it
+    if not states.updates.any():
+        train(groups[0], 0)  # threads that find nothing compiled would all compile it
     with ThreadPoolExecutor(len(groups)) as threads:
         trained = list(threads.map(train, groups))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *trained)

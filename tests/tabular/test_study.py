@@ -1,5 +1,6 @@
 """The study of exploration goes on from its files, and its files say where each run came from."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -57,20 +58,19 @@ def test_the_nth_run_has_the_seed_n(studies: tuple[dict[str, Any], dict[str, Any
     assert row["plans"] == len(run.phases)
 
 
-def test_the_table_of_the_benchmarks_is_what_the_files_say(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that makes the table."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
-    import tabular_table
+    return importlib.import_module("tabular_table")
 
-    lines = list(tabular_table.table(SCRIPT.parent / "results" / "tabular"))
+
+def test_the_table_of_the_benchmarks_is_what_the_files_say(told: Any) -> None:
+    lines = list(told.table(SCRIPT.parent / "results" / "tabular"))
     assert "\n".join(lines) in (SCRIPT.parent / "README.md").read_text()
 
 
-def test_who_needs_fewer_samples_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_needs_fewer_samples_worked_by_hand(told: Any) -> None:
     """Of six pairs three are won and two are ties: one of numbers, one of runs that both fail."""
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    import tabular_table
-
     ours, theirs = np.array([1.0, 3.0, np.inf]), np.array([3.0, np.inf])
-    assert tabular_table.needs_fewer(ours, theirs) == pytest.approx((3 + 2 / 2) / 6)
+    assert told.needs_fewer(ours, theirs) == pytest.approx((3 + 2 / 2) / 6)
