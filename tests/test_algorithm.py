@@ -15,12 +15,15 @@ import pytest
 from marco.algorithm import Event, Marco, MarcoState
 from marco.collected import mean_uncertainty, taken
 from marco.dataset import Dataset
+from marco.evaluation import exact_value
 from marco.experiments.journal import RunJournal, alone
+from marco.experiments.seeds import policy_of_seed
 from marco.exploration import ExplorationEnvironment, explore_reward
 from marco.model.rivals import uncertainty_of
 from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
 from marco.pieces import PIECES, groups_of, train_for, train_restarts_for
+from marco.tabular.problems import load
 from marco.training import TrainingState
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
@@ -235,6 +238,14 @@ def test_a_rival_explores_and_collects(tmp_path, kind):
     assert [event.phase for event in events] == ["collect", "fit", "team", "explore", "collect"]
     assert events[-1].numbers["uncertainty"][0] > 0.0
     assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [36]
+
+
+def test_a_problem_given_by_tables_is_learned_like_any_world(tmp_path):
+    world = load("recycling").environment(horizon=3)
+    (*_, (event, state)) = phases(begin(tmp_path, settings(samples=20), world, seeds=(0,)))
+    assert (event.phase, event.samples) == ("done", 20)
+    team = policy_of_seed(TINY, state.team, 0)
+    assert np.isfinite(exact_value(world, team))
 
 
 def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_state(whole):
