@@ -26,7 +26,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rich.console import Console
 from rich.table import Table
 
-from marco.environments.environment import Environment, EnvironmentState, draw
+from marco.chance import draw
+from marco.environments.environment import Environment, EnvironmentState
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.rollout import RandomPolicy

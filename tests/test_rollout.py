@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.environments.environment import draw
+from marco.chance import draw
 from marco.environments.switch import Switch
 from marco.environments.worlds import bridge
 from marco.learners.learner import RecurrentPolicy

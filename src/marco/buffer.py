@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from marco.chance import draw_below
 from marco.types import Episode, Spec
 
 
@@ -57,5 +58,5 @@ def add(buffer: Buffer, episodes: Episode) -> Buffer:
 
 def sample(key: PRNGKeyArray, buffer: Buffer, batch: int) -> Episode:
     """Draw a batch of episodes (axes T B) uniformly, with replacement, from those it holds."""
-    rows = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.size, 1))
+    rows = draw_below(key, jnp.maximum(buffer.size, 1), (batch,))
     return jax.tree.map(lambda ring: jnp.moveaxis(ring[rows], 0, 1), buffer.episodes)

@@ -1,6 +1,7 @@
 """The few networks there are. Weights are (in, out); initial values are uniform, as in PyTorch."""
 
 from functools import lru_cache
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw_blocks
 from marco.types import Episode, Spec, TimeStep
 
 SHORT = 12
@@ -19,11 +21,6 @@ def unrolled(moments: int) -> int:
     return moments if moments <= SHORT else 1
 
 
-def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
-    bound = fan_in**-0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
-
 class Dense(eqx.Module):
     """x W + b."""
 
@@ -31,9 +28,14 @@ class Dense(eqx.Module):
     bias: Float[Array, "*stack out"]
 
     @classmethod
-    def create(cls, key: PRNGKeyArray, size_in: int, size_out: int) -> "Dense":
-        """Draw the weights."""
-        drawn = _uniform(key, (size_in + 1, size_out), size_in)
+    def several(cls, key: PRNGKeyArray, *sizes: tuple[int, int]) -> tuple["Dense", ...]:
+        """Draw the weights of layers from and to these sizes."""
+        drawn = draw_blocks(key, *((size_in + 1, size_out, size_in) for size_in, size_out in sizes))
+        return tuple(cls.of(block) for block in drawn)
+
+    @classmethod
+    def of(cls, drawn: Float[Array, "_ out"]) -> "Dense":
+        """The last row is the bias."""
         return cls(drawn[:-1], drawn[-1])
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -49,8 +51,7 @@ class MLP(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, *sizes: int) -> "MLP":
         """Draw the weights of layers from size to size."""
-        keys = jax.random.split(key, len(sizes) - 1)
-        return cls(tuple(Dense.create(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)))
+        return cls(Dense.several(key, *pairwise(sizes)))
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         """Apply to the last axis."""
@@ -68,8 +69,17 @@ class GRU(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, size: int) -> "GRU":
         """Draw the weights."""
-        drawn = _uniform(key, (size_in + size + 2, 3 * size), size)
-        return cls(Dense(drawn[:size_in], drawn[-1]), Dense(drawn[size_in:-2], drawn[-2]))
+        return cls.of(*draw_blocks(key, *cls.blocks(size_in, size)))
+
+    @staticmethod
+    def blocks(size_in: int, size: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Rows, columns and fan-in of the weights to draw."""
+        return (size_in + 1, 3 * size, size), (size + 1, 3 * size, size)
+
+    @classmethod
+    def of(cls, from_input: Float[Array, "_ out"], from_memory: Float[Array, "_ out"]) -> "GRU":
+        """Of these weights."""
+        return cls(Dense.of(from_input), Dense.of(from_memory))
 
     def __call__(
         self, memory: Float[Array, "*batch H"], projected: Float[Array, "*batch 3*H"]
@@ -92,12 +102,10 @@ class RecurrentNetwork(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, hidden: int, size_out: int) -> "RecurrentNetwork":
         """Draw the weights."""
-        keys = jax.random.split(key, 3)
-        return cls(
-            Dense.create(keys[0], size_in, hidden),
-            GRU.create(keys[1], hidden, hidden),
-            Dense.create(keys[2], hidden, size_out),
+        encoder, *gru, head = draw_blocks(
+            key, (size_in + 1, hidden, size_in), *GRU.blocks(hidden, hidden), (hidden + 1, size_out, hidden)
         )
+        return cls(Dense.of(encoder), GRU.of(*gru), Dense.of(head))
 
     @property
     def hidden(self) -> int:

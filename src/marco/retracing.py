@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw_below
 from marco.environments.environment import Environment, Transition
 from marco.types import Episode, Spec
 
@@ -67,7 +68,7 @@ class RetracedEnvironment(Environment[RetracedWorld]):
     def initial(self, key: PRNGKeyArray) -> RetracedWorld:
         """As in the inner world; what to retrace is drawn too."""
         key_inner, key_share, key_moment = jax.random.split(key, 3)
-        moment = jax.random.randint(key_moment, (), 0, self.past.number)
+        moment = draw_below(key_moment, self.past.number)
         first = self.past.first[moment]
         retraced = jax.random.uniform(key_share) < self.share
         return RetracedWorld(self.inner.initial(key_inner), first, jnp.where(retraced, moment - first, 0))

@@ -8,9 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from marco.environments.environment import Environment, HostWorld, draw
+from marco.chance import draw
+from marco.environments.environment import Environment, HostWorld
 from marco.types import Episode, Spec, TimeStep
 
 Memory = Any
@@ -75,9 +76,9 @@ def rollout(
     state, first = env.reset(key_reset)
     check_fit(env.spec, policy, first)
 
-    def one_step(carry: Any, key: PRNGKeyArray) -> tuple[Any, Any]:
+    def one_step(carry: Any, keys: Key[Array, " 2"]) -> tuple[Any, Any]:
         state, timestep, memory = carry
-        key_act, key_step = jax.random.split(key)
+        key_act, key_step = keys
         memory, probabilities = policy(memory, timestep)
         actions = draw(key_act, probabilities)
         taken = ~timestep.last if limit is None else ~timestep.last & (state.time < limit)
@@ -88,7 +89,7 @@ def rollout(
         state, following = after
         return (state, following, memory), (following, actions, taken)
 
-    keys = jax.random.split(key_play, env.spec.horizon)
+    keys = jax.random.split(key_play, (env.spec.horizon, 2))
     _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, policy.start()), keys)
     return assemble(first, steps, actions, mask)
 

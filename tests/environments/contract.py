@@ -87,11 +87,11 @@ def jit_changes_nothing(env, keys, batch):
     """
     key_reset, key_play = jax.random.split(keys[0])
     state, timestep = env.reset(key_reset)
-    for t, key in enumerate(jax.random.split(key_play, env.spec.horizon)[:3]):
+    for t, key_step in enumerate(jax.random.split(key_play, (env.spec.horizon, 2))[:3, 1]):
         np.testing.assert_allclose(timestep.state, batch.state[t, 0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(timestep.observation, batch.observation[t, 0], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(timestep.available, batch.available[t, 0])
-        state, timestep = env.step(jax.random.split(key)[1], state, jnp.asarray(batch.actions[t, 0]))
+        state, timestep = env.step(key_step, state, jnp.asarray(batch.actions[t, 0]))
         np.testing.assert_allclose(timestep.reward, batch.reward[t, 0], rtol=1e-5, atol=1e-6)
 
 

@@ -195,7 +195,11 @@ def test_overfitting_is_stopped_early(fitted):
 
 @pytest.mark.parametrize(("name", "learned"), [("reward", True), ("dynamics", False)])
 def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are(name, learned):
-    """It takes a try, seldom made, and three things at once: trained as the dynamics are it is missed."""
+    """It takes a try, seldom made, and three things at once: trained as the dynamics are it is missed.
+
+    Of sixteen members trained as rewards are, three or four miss it too, by what they hold out: the median of
+    nine is asked.
+    """
     rng, steps = np.random.default_rng(0), 6_000
     x = (rng.random((steps, 8)) < 0.4).astype(np.float32)
     x[:, 0] = tried = rng.random(steps) < 0.03
@@ -205,11 +209,11 @@ def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are
     targets = Targets(reward, jnp.zeros((steps, 0)))
     rows = Rows(jnp.asarray(x), targets, jnp.arange(steps), jnp.int32(steps))
     settings, layout = model_settings("default", Switch().spec), Layout((Categorical("reward", 3),))
-    training, one = settings.training_of(name), replace(settings.reward, members=1)
-    component, _ = fit_component(jax.random.key(0), rows, layout, (False,) * 8, one, training)
+    training, nine = settings.training_of(name), replace(settings.reward, members=9)
+    component, _ = fit_component(jax.random.key(0), rows, layout, (False,) * 8, nine, training)
     said = jax.vmap(lambda x: component.predict(x, jnp.zeros(1, jnp.int32)))(rows.x[tried])
-    prize = np.exp(said.log_probability[:, :, 0, 2]).mean(axis=1)
-    assert (prize[won[tried]].mean() > 0.8) == learned
+    prize = np.exp(said.log_probability[:, :, 0, 2])
+    assert (np.median(prize[won[tried]].mean(axis=0)) > 0.8) == learned
     assert prize[~won[tried]].mean() < 0.05
 
 

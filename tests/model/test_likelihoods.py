@@ -85,7 +85,7 @@ def test_draws_follow_the_probabilities_and_never_take_the_impossible():
     n = 10_000
     keys = jax.random.split(jax.random.key(0), n)
     log_probability = jnp.log(jnp.array([0.5, 0.0, 0.2, 0.3]))
-    drawn = np.asarray(jax.vmap(lambda key: draw_classes(key, log_probability))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: draw_classes(jax.random.uniform(key), log_probability))(keys))
     shares = np.bincount(drawn, minlength=4) / n
     np.testing.assert_allclose(shares, [0.5, 0.0, 0.2, 0.3], atol=4 * np.sqrt(0.25 / n))
     assert shares[1] == 0.0
@@ -96,6 +96,17 @@ def test_drawn_numbers_have_the_mean_and_the_variance_said():
     n = 10_000
     keys = jax.random.split(jax.random.key(0), n)
     mean, variance = jnp.array([1.0, -2.0]), jnp.array([4.0, 0.25])
-    drawn = np.asarray(jax.vmap(lambda key: draw_values(key, mean, jnp.log(variance)))(keys))
+    drawn = np.asarray(
+        jax.vmap(lambda key: draw_values(jax.random.uniform(key, (2,)), mean, jnp.log(variance)))(keys)
+    )
     assert (np.abs(drawn.mean(0) - mean) < 4 * np.sqrt(variance / n)).all()
     assert (np.abs(drawn.var(0) - variance) < 4 * variance * np.sqrt(2 / n)).all()
+
+
+def test_numbers_stand_for_the_quantiles_of_a_gaussian_and_none_is_infinite():
+    """The median is the mean; 0.97725 of a Gaussian lies below two standard deviations."""
+    luck = jnp.array([0.0, 0.02275, 0.5, 0.97725, 1.0 - 2.0**-23])
+    drawn = draw_values(luck, jnp.full(5, 1.0), jnp.full(5, jnp.log(9.0)))
+    np.testing.assert_allclose(drawn[1:4], [-5.0, 1.0, 7.0], atol=1e-3)
+    assert 15.0 < -(drawn[0] - 1.0) < 18.0
+    assert 15.0 < drawn[4] - 1.0 < 18.0

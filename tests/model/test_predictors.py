@@ -35,8 +35,8 @@ def predict(network, row, seen=ALL):
 @jax.jit
 def draws(network, seen=ALL):
     """The classes of many rows."""
-    keys = jax.random.split(jax.random.key(0), DRAWS)
-    return jax.vmap(lambda key: network.draw(key, X, seen).classes)(keys)
+    luck = jax.random.uniform(jax.random.key(0), (DRAWS, network.layout.num_draws))
+    return jax.vmap(lambda one: network.draw(one, X, seen).classes)(luck)
 
 
 @pytest.mark.parametrize("kind", KINDS)

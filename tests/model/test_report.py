@@ -41,7 +41,7 @@ class Says(Predictor):
         mean = jnp.broadcast_to(self.mean, self.layout.num_values)
         return Prediction(both[: self.layout.num_categorical], mean, jnp.zeros_like(mean))
 
-    def draw(self, key, x, seen):
+    def draw(self, luck, x, seen):
         raise NotImplementedError
 
     def losses(self, by_slot):

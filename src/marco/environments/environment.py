@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw
 from marco.types import NO_ACTION, Spec, TimeStep
 
 World = TypeVar("World")
@@ -160,15 +161,3 @@ class HostWorld(Protocol):
 
     def step(self, actions: Int[np.ndarray, " N"]) -> TimeStep:
         """Take one real step."""
-
-
-def draw(key: PRNGKeyArray, probabilities: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
-    """Draw an index with the given probabilities (or weights) by one uniform number each.
-
-    An index of probability zero is never drawn, and one of probability one always.
-    """
-    # A parallel sum may round an impossible index above the one before it: it is taken out of the race.
-    total = jnp.where(probabilities > 0.0, jnp.cumsum(probabilities, axis=-1), 0.0)
-    uniform = jax.random.uniform(key, total.shape[:-1])
-    threshold = (uniform * total.max(axis=-1))[..., None]
-    return jnp.argmax(total > threshold, axis=-1).astype(jnp.int32)

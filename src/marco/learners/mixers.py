@@ -55,13 +55,10 @@ class Monotonic(Mixer):
     @classmethod
     def create(cls, key: PRNGKeyArray, spec: Spec, embedding: int) -> "Monotonic":
         """Draw the hypernetworks."""
-        keys = jax.random.split(key, 4)
-        return cls(
-            Dense.create(keys[0], spec.state_width, spec.num_agents * embedding),
-            Dense.create(keys[1], spec.state_width, embedding),
-            Dense.create(keys[2], spec.state_width, embedding),
-            MLP.create(keys[3], spec.state_width, embedding, 1),
-        )
+        outputs = (spec.num_agents * embedding, embedding, embedding, embedding)
+        from_state = [(spec.state_width, size_out) for size_out in outputs]
+        weight, bias, second, inner, outer = Dense.several(key, *from_state, (embedding, 1))
+        return cls(weight, bias, second, MLP((inner, outer)))
 
     def __call__(
         self, q: Float[Array, "*batch N"], state: Float[Array, "*batch S"]

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw_below
 from marco.model.data import REWARD_VALUES
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.likelihoods import Layout, Prediction, Targets
@@ -73,9 +74,11 @@ class Component(eqx.Module):
     def draw(self, key: PRNGKeyArray, member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
         """Draw a row from one member, chosen by a number from 0 to 1."""
         scaled = self.inputs.down(x)
+        # All chance in one go: on a CPU to draw one number costs more than a layer of a small network.
+        luck = jax.random.uniform(key, (self.layout.num_draws,))
         # All members draw and one is kept: in a batch of worlds that is one matrix product, where picking
         # weights world by world would copy them for each.
-        every = jax.vmap(lambda one: one.draw(key, scaled, self.seen))(self.members)
+        every = jax.vmap(lambda one: one.draw(luck, scaled, self.seen))(self.members)
         classes, values = jax.tree.map(lambda leaf: leaf[self._index(member)], every)
         return Targets(classes, self.values.up(self.bounds.within(values)))
 
@@ -120,7 +123,7 @@ class Model(eqx.Module):
         """One of the first states that were seen."""
         if self.known_start is not None:
             return self.known_start.function(key)
-        return self.starts[jax.random.randint(key, (), 0, self.num_starts)]
+        return self.starts[draw_below(key, self.num_starts)]
 
     def draw_following(
         self, key: PRNGKeyArray, member: Float[Array, ""], s: Float[Array, " S"], a: Int[Array, " N"]

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw_below
 from marco.learners.learner import check_positive
 from marco.model.components import Bounds, Component, Scaling
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
@@ -186,7 +187,7 @@ class _Training:
         train_on, held_out = self._split(key_split)
         train, held = _part(train_on), _part(held_out)
         if self.settings.bootstrap:
-            again = jax.random.randint(key_boot, train.rows.shape, 0, train.number)
+            again = draw_below(key_boot, train.number, train.rows.shape)
             train = train._replace(rows=train.rows[again])
         network = self.predictor.create(key_network, self.rows.x.shape[-1], self.layout)
         units = jax.eval_shape(network.losses, jnp.zeros(self.layout.num_slots)).shape[0]
@@ -231,7 +232,7 @@ class _Training:
 
         def one_update(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
             network, optimiser, average = carry
-            luck = jax.random.randint(jax.random.fold_in(key, index), (batch,), 0, train.number)
+            luck = draw_below(jax.random.fold_in(key, index), train.number, (batch,))
             slope = jax.grad(self._loss)(network, train.rows[luck])
             change, optimiser = self._optimiser.update(slope, optimiser, network)
             network = optax.apply_updates(network, change)

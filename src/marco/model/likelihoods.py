@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
-from marco.environments.environment import draw
+from marco.chance import pick
 from marco.types import Categorical, Feature, blocks
 
 IMPOSSIBLE = -1e9
@@ -62,6 +62,11 @@ class Layout:
     def num_values(self) -> int:
         """C: how many numbers."""
         return int(sum(f.width for f in self.features if not isinstance(f, Categorical)))
+
+    @property
+    def num_draws(self) -> int:
+        """How many uniform numbers decide a row: one for each class and each number."""
+        return self.num_categorical + self.num_values
 
     @property
     def num_slots(self) -> int:
@@ -136,13 +141,17 @@ def negative_log_likelihood(
     return jnp.concatenate([-chosen, numbers], axis=-1)
 
 
-def draw_classes(key: PRNGKeyArray, log_probability: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
-    """Draw a class of each distribution; one that cannot be is never drawn."""
-    return draw(key, jnp.exp(log_probability))
+def draw_classes(
+    luck: Float[Array, "*batch"], log_probability: Float[Array, "*batch K"]
+) -> Int[Array, "*batch"]:
+    """The class of each distribution that a number from 0 to 1 stands for; never one that cannot be."""
+    return pick(luck, jnp.exp(log_probability))
 
 
 def draw_values(
-    key: PRNGKeyArray, mean: Float[Array, " C"], log_variance: Float[Array, " C"]
-) -> Float[Array, " C"]:
-    """Draw the numbers."""
-    return mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
+    luck: Float[Array, "*batch C"], mean: Float[Array, "*batch C"], log_variance: Float[Array, "*batch C"]
+) -> Float[Array, "*batch C"]:
+    """The numbers of which a share `luck` of their Gaussians lies below."""
+    # Uniform numbers come in steps of 2^-23, from 0: what is meant is the middle of a step, never 0 or 1.
+    share = luck + 2.0**-24
+    return mean + jnp.exp(0.5 * log_variance) * jnp.sqrt(2.0) * jax.lax.erf_inv(2.0 * share - 1.0)

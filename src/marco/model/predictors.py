@@ -45,8 +45,8 @@ class Predictor(eqx.Module):
         """Each feature's distribution given the inputs and, where the kind uses them, those before it."""
 
     @abstractmethod
-    def draw(self, key: PRNGKeyArray, x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        """Draw a whole row."""
+    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+        """The whole row that uniform numbers, one for each class and then each number, stand for."""
 
     @abstractmethod
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
@@ -100,21 +100,30 @@ class Chain(Predictor):
         )
         return self._prediction(out, seen)
 
-    def draw(self, key: PRNGKeyArray, x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         """One feature after the other."""
         layout = self.layout
-        *keys, key_values = jax.random.split(key, layout.num_categorical + 1)
-        known = jnp.zeros((layout.num_categorical, layout.num_classes))
-        classes = jnp.zeros(layout.num_categorical, jnp.int32)
-        for slot, key_class in enumerate(keys):
-            scores = self._one(slot, jnp.concatenate([x, known.ravel()]))[: layout.num_classes]
-            drawn = draw_classes(key_class, categorical(scores[None], seen[slot][None])[0])
-            classes = classes.at[slot].set(drawn)
-            known = known.at[slot].set(jax.nn.one_hot(drawn, layout.num_classes))
+        count = layout.num_categorical
+        networks = (self.deep, self.straight)
+
+        def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
+            which, (deep, straight), luck, possible = slot
+            row = jnp.concatenate([x, known.ravel()])
+            scores = (deep(row) + straight(row))[: layout.num_classes]
+            drawn = draw_classes(luck, categorical(scores[None], possible[None])[0])
+            return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
+
+        known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
+        if count:
+            of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
+            slots = (jnp.arange(count), of_classes, luck[:count], seen)
+            known, classes = jax.lax.scan(one_class, known, slots)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
-        mean, log_variance = self._gaussian(self._one(-1, jnp.concatenate([x, known.ravel()])))
-        return Targets(classes, draw_values(key_values, mean, log_variance))
+        deep, straight = jax.tree.map(lambda leaf: leaf[-1], networks)
+        row = jnp.concatenate([x, known.ravel()])
+        mean, log_variance = self._gaussian(deep(row) + straight(row))
+        return Targets(classes, draw_values(luck[count:], mean, log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
         """Every slot is a unit."""
@@ -175,12 +184,12 @@ class Factored(Predictor):
         mean, raw = jnp.split(out, 2)
         return Prediction(categorical(scores, seen), mean, bounded_log_variance(raw))
 
-    def draw(self, key: PRNGKeyArray, x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         """Each feature on its own."""
-        key_classes, key_values = jax.random.split(key)
+        of_classes, of_values = jnp.split(luck, [self.layout.num_categorical])
         said = self.predict(x, jnp.zeros(self.layout.num_categorical, jnp.int32), seen)
-        drawn = draw_classes(key_classes, said.log_probability)
-        return Targets(drawn, draw_values(key_values, said.mean, said.log_variance))
+        drawn = draw_classes(of_classes, said.log_probability)
+        return Targets(drawn, draw_values(of_values, said.mean, said.log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
         """Classes together, numbers together."""
@@ -224,7 +233,7 @@ class Recurrent(Predictor):
         size, keys = hidden[0], jax.random.split(key, 4)
         return cls(
             MLP.create(keys[0], size_in, size, size),
-            Dense.create(keys[1], layout.num_categorical * (1 + layout.num_classes), size),
+            Dense.several(keys[1], (layout.num_categorical * (1 + layout.num_classes), size))[0],
             GRU.create(keys[2], size, size),
             _undecided(keys[3], size, size, layout.num_classes),
             layout,
@@ -241,12 +250,12 @@ class Recurrent(Predictor):
         nothing = jnp.zeros(0)
         return Prediction(categorical(jnp.stack(said), seen), nothing, nothing)
 
-    def draw(self, key: PRNGKeyArray, x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         """Each feature after those drawn before it."""
         classes, memory = jnp.zeros(self.layout.num_categorical, jnp.int32), self._start(x)
-        for slot, key_class in enumerate(jax.random.split(key, self.layout.num_categorical)):
+        for slot in range(self.layout.num_categorical):
             memory, scores = self._next(memory, slot, classes)
-            drawn = draw_classes(key_class, categorical(scores[None], seen[slot][None])[0])
+            drawn = draw_classes(luck[slot], categorical(scores[None], seen[slot][None])[0])
             classes = classes.at[slot].set(drawn)
         return Targets(classes, jnp.zeros(0))
 

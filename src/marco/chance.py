@@ -1,0 +1,43 @@
+"""The few ways in which anything is drawn.
+
+On a CPU every draw is a loop of its own, and half a second of compilation: what can be drawn at once is.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+
+def draw(key: PRNGKeyArray, probabilities: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
+    """Draw an index with the given probabilities (or weights) by one uniform number each.
+
+    An index of probability zero is never drawn, and one of probability one always.
+    """
+    return pick(jax.random.uniform(key, probabilities.shape[:-1]), probabilities)
+
+
+def pick(luck: Float[Array, "*batch"], probabilities: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
+    """The index that a number from 0 to 1, drawn before, stands for."""
+    # A parallel sum may round an impossible index above the one before it: it is taken out of the race.
+    total = jnp.where(probabilities > 0.0, jnp.cumsum(probabilities, axis=-1), 0.0)
+    threshold = (luck * total.max(axis=-1))[..., None]
+    return jnp.argmax(total > threshold, axis=-1).astype(jnp.int32)
+
+
+def draw_below(
+    key: PRNGKeyArray, number: Int[Array, ""], shape: tuple[int, ...] = ()
+) -> Int[Array, "*shape"]:
+    """Draw whole numbers from 0 to `number` - 1, alike to one part in 2^32 / number."""
+    return (jax.random.bits(key, shape) % number.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def draw_blocks(key: PRNGKeyArray, *shapes: tuple[int, int, int]) -> list[Float[Array, "_ _"]]:
+    """Weights for each (rows, columns, fan-in): uniform within one over the root of the fan-in."""
+    sizes = [rows * columns for rows, columns, _ in shapes]
+    drawn = jax.random.uniform(key, (sum(sizes),), minval=-1.0)
+    parts = jnp.split(drawn, np.cumsum(sizes)[:-1])
+    return [
+        part.reshape(rows, columns) * fan_in**-0.5
+        for part, (rows, columns, fan_in) in zip(parts, shapes, strict=True)
+    ]
