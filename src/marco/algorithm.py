@@ -35,7 +35,7 @@ from marco.over_seeds import (
     seed_key,
     stacked,
 )
-from marco.pieces import train_for, train_restarts_for
+from marco.pieces import side_by_side, train_for, train_restarts_for
 from marco.plan import MarcoSettings
 from marco.retracing import past_of
 from marco.training import TrainingState
@@ -122,7 +122,7 @@ class Marco:
                 if step < self.journal.latest:
                     continue
                 if step == self.journal.latest:
-                    state = self.journal.restore(self._template(target))
+                    state = self.journal.restore(self.template(target))
                     continue
                 told = line(iteration, target, state)
                 for event, state in told:
@@ -208,20 +208,28 @@ class Marco:
         teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds, judge = self._retraced(target, state.model), partial(judge_restarts, learner=learner)
-        nobody = BestTeams(jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf))
+        worlds = self._retraced(target, state.model)
+        judge = partial(side_by_side, judge_restarts, worlds=state.model, learner=learner)
+        nobody = BestTeams(
+            jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf, jnp.float32)
+        )
         best = nobody
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
-            values = judge(keys.judge, state.model, states=piece.states)
+            values = judge(keys=keys.judge, states=piece.states)
             best = better_teams(best if settings.restarts else nobody, piece.states, values)
             numbers = {"imagined_return": best.values.tolist(), "model_steps": piece.steps.sum(-1).tolist()}
             event = Event("finish", iteration, target, numbers, 0.95 * piece.share)
             yield event, state._replace(team=best.teams)
         # The best of many was lucky when it was judged: what it is worth is asked once more.
         again = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
-        values = judge(keys.again, state.model, states=again).mean(-1)
+        values = judge(keys=keys.again, states=again).mean(-1)
         numbers = numbers | {"imagined_return": values.tolist()}
         yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
+
+    def template(self, target: int) -> MarcoState:
+        """The shape of what is learned by the time of a checkpoint."""
+        model, _ = jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))
+        return self._begin()._replace(model=model)
 
     def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:
         """The worlds when so much of a training is over: at first some episodes in them retrace real ones."""
@@ -264,11 +272,6 @@ class Marco:
         settings = self.settings
         fixed = {"kind": settings.kind, "model": settings.model, "member_per": settings.member_per}
         return partial(fit_models, spec=self.world.spec, known=self.known, **fixed)
-
-    def _template(self, target: int) -> MarcoState:
-        """The shape of what is learned by the time of a checkpoint."""
-        model, _ = jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))
-        return self._begin()._replace(model=model)
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:
         """A key per seed for one use."""

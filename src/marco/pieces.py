@@ -6,6 +6,7 @@ A training cut in pieces ends as one in a piece does, bit for bit, and no piece 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -66,40 +67,52 @@ def train_restarts_for(
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     ends = np.arange(PIECES + 1) * updates // PIECES
     for number, more in enumerate(np.diff(ends), start=1):
-        trained, metrics = _side_by_side(keys, worlds(piece.share), learner, piece.states, int(more))
+        trained, metrics = side_by_side(
+            train_restarts, keys, worlds(piece.share), learner, piece.states, int(more)
+        )
         piece = _after(piece, number / PIECES, trained, metrics)
         yield piece
 
 
-def groups_of(teams: int) -> list[slice]:
-    """Which teams to train together: a program for a CPU uses little more than one of its cores."""
-    most = min(teams, os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-    groups = max(count for count in range(1, most + 1) if teams % count == 0)
-    size = teams // groups
-    return [slice(first, first + size) for first in range(0, teams, size)]
-
-
-def _side_by_side(
+def side_by_side(
+    function: Any,
     keys: Key[Array, "seeds R"],
     worlds: Environment[Any],
     learner: Learner,
     states: TrainingState,
-    updates: int,
-) -> tuple[TrainingState, Metrics]:
-    """`train_restarts`, each group of teams by a thread of its own."""
+    *more: Any,
+) -> Any:
+    """`train_restarts` or `judge_restarts`, each group of teams by a thread of its own."""
     groups = groups_of(keys.shape[1])
-    if len(groups) == 1:  # nothing to take apart: states hold the replayed episodes and can be large
-        return train_restarts(keys, worlds, learner, states, updates)
+    if groups == 1:  # nothing to take apart: states hold the replayed episodes and can be large
+        return function(keys, worlds, learner, states, *more)
+    calls = [(own, worlds, learner, mine, *more) for own, mine in _apart((keys, states), groups)]
+    function.lower(*calls[0]).compile()  # threads that find nothing compiled would all compile it
+    with ThreadPoolExecutor(groups) as threads:
+        done = threads.map(lambda call: jax.block_until_ready(function(*call)), calls)
+        return _together(tuple(done))
 
-    def train(own: slice, updates: int = updates) -> tuple[TrainingState, Metrics]:
-        mine = jax.tree.map(lambda leaf: leaf[:, own], states)
-        return jax.block_until_ready(train_restarts(keys[:, own], worlds, learner, mine, updates))
 
-    if not states.updates.any():
-        train(groups[0], 0)  # threads that find nothing compiled would all compile it
-    with ThreadPoolExecutor(len(groups)) as threads:
-        trained = list(threads.map(train, groups))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *trained)
+def groups_of(teams: int) -> int:
+    """Into how many groups to part teams: a program for a CPU uses little more than one of its cores."""
+    most = min(teams, os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    return max(count for count in range(1, most + 1) if teams % count == 0)
+
+
+@partial(jax.jit, static_argnames="groups")
+def _apart(teams: Any, groups: int) -> list[Any]:
+    """Teams (axes seeds R) in groups of the same size."""
+    parted = jax.tree.map(lambda leaf: jnp.split(leaf, groups, axis=1), teams)
+    return [
+        jax.tree.map(lambda leaves, which=which: leaves[which], parted, is_leaf=lambda x: isinstance(x, list))
+        for which in range(groups)
+    ]
+
+
+@jax.jit
+def _together(groups: tuple[Any, ...]) -> Any:
+    """The inverse of `_apart`."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *groups)
 
 
 def _after(before: Piece, share: float, states: TrainingState, metrics: Metrics) -> Piece:

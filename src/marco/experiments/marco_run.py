@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from marco.ahead import compiled_ahead
 from marco.algorithm import Event, Marco, MarcoState
 from marco.dataset import Dataset
 from marco.environments.environment import Environment, HostWorld
@@ -151,18 +152,19 @@ class MarcoRun:
         with alone(self.out), stopping(f"marco resume {self.out}") as stop, self._board() as board:
             dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
             marco = Marco(world, self.settings, self.seeds, dataset, RunJournal(self.out))
-            for event, state in marco.run():
-                if event.phase == "done":
-                    result = self._conclude(world, marco, state)
-                    if board:
-                        board.add_scalars(
-                            "real/return", [row["mean"] for row in result["real"]], event.samples
-                        )
-                elif board and event.over:
-                    board.add(event)
-                yield event
-                if stop.asked and event.phase != "done":
-                    raise Stopped
+            with compiled_ahead(marco) as events:
+                for event, state in events:
+                    if event.phase == "done":
+                        result = self._conclude(world, marco, state)
+                        if board:
+                            board.add_scalars(
+                                "real/return", [row["mean"] for row in result["real"]], event.samples
+                            )
+                    elif board and event.over:
+                        board.add(event)
+                    yield event
+                    if stop.asked and event.phase != "done":
+                        raise Stopped
 
     @contextmanager
     def _board(self) -> Iterator[TensorBoard | None]:
