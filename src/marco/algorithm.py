@@ -270,8 +270,14 @@ class Marco:
     @property
     def _fit_models(self) -> Any:
         settings = self.settings
-        fixed = {"kind": settings.kind, "model": settings.model, "member_per": settings.member_per}
-        return partial(fit_models, spec=self.world.spec, known=self.known, **fixed)
+        return partial(
+            fit_models,
+            kind=settings.kind,
+            model=settings.model,
+            member_per=settings.member_per,
+            spec=self.world.spec,
+            known=self.known,
+        )
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:
         """A key per seed for one use."""

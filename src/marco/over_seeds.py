@@ -1,5 +1,7 @@
 """What Algorithm 1 does, for all seeds at once: each function is a `vmap` of one that treats one seed."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from marco.exploration import ExplorationEnvironment, exploration_spec
 from marco.learners.learner import Learner, Metrics
 from marco.model.fit import ModelSettings
 from marco.model.learned import MemberPer
-from marco.model.rivals import ModelKind, fit_data
+from marco.model.rivals import ModelKind, Part, fit_part, learned_world, parts_of
 from marco.model.uncertainty import BonusName
 from marco.retracing import Past, RetracedEnvironment
 from marco.rollout import Policy, rollout
@@ -76,7 +78,6 @@ def play_batch(
     return jax.vmap(one)(keys, policies, limits)
 
 
-@partial(jax.jit, static_argnames=("kind", "model", "member_per", "spec", "known"))
 def fit_models(
     keys: Key[Array, " seeds"],
     data: Any,
@@ -87,12 +88,46 @@ def fit_models(
     spec: Spec,
     known: tuple[Any, ...],
 ) -> tuple[Any, Any]:
-    """A model of each seed's data, and how its training went."""
+    """A model of each seed's data, and how its training went.
 
-    def one(key: PRNGKeyArray, rows: Any) -> tuple[Any, Any]:
-        return fit_data(key, kind, spec, rows, model, dict(known) or None, member_per)
+    Each component is a program of its own, compiled and run by a thread of its own: none needs another.
+    """
+    parts = parts_of(kind, spec, dict(known))
 
-    return jax.vmap(one)(keys, data)
+    def fit(part: Part) -> Any:
+        return _fit_parts(keys, data, kind=kind, model=model, spec=spec, part=part)
+
+    if isinstance(keys, jax.core.Tracer):  # nothing is run, and threads know nothing of each other's traces
+        fitted = [fit(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(max(1, min(len(parts), os.cpu_count() or 1))) as threads:
+            fitted = list(threads.map(lambda part: jax.block_until_ready(fit(part)), parts))
+    fixed = {"kind": kind, "model": model, "member_per": member_per, "spec": spec, "known": known}
+    return _learned_worlds(data, dict(zip(parts, fitted, strict=True)), **fixed)
+
+
+@partial(jax.jit, static_argnames=("kind", "model", "spec", "part"))
+def _fit_parts(
+    keys: Key[Array, " seeds"], data: Any, *, kind: ModelKind, model: ModelSettings, spec: Spec, part: Part
+) -> Any:
+    return jax.vmap(lambda key, rows: fit_part(key, kind, spec, rows, model, part))(keys, data)
+
+
+@partial(jax.jit, static_argnames=("kind", "model", "member_per", "spec", "known"))
+def _learned_worlds(
+    data: Any,
+    fitted: dict[Part, Any],
+    *,
+    kind: ModelKind,
+    model: ModelSettings,
+    member_per: MemberPer,
+    spec: Spec,
+    known: tuple[Any, ...],
+) -> tuple[Any, Any]:
+    def one(rows: Any, fitted: dict[Part, Any]) -> tuple[Any, Any]:
+        return learned_world(kind, spec, rows, model, fitted, dict(known), member_per)
+
+    return jax.vmap(one)(data, fitted)
 
 
 @partial(jax.jit, static_argnames=("learner", "spec"))

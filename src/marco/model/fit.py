@@ -1,5 +1,6 @@
 """Maximum likelihood: every component of a model from the same real data."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from marco.model.components import Known, Model, layouts, together
+from marco.model.components import Component, Known, Model, layouts, together
 from marco.model.data import Data
 from marco.model.ensemble import ComponentFit, FitSettings, Rows, fit_component
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
@@ -53,36 +54,53 @@ def fit(
     known: dict[ComponentName, Any] | None = None,
 ) -> tuple[Model, dict[ComponentName, ComponentFit]]:
     """Learn every component that is not known from all data, from scratch."""
-    given = {name: Known(function) for name, function in (known or {}).items()}
-    if unknown := set(given) - set(COMPONENTS):
+    fitted = {name: fit_one(key, spec, data, settings, name) for name in to_learn(known or {})}
+    components = {name: component for name, (component, _) in fitted.items()}
+    reports = {name: report for name, (_, report) in fitted.items()}
+    return model_of(spec, data, settings, components, known or {}), reports
+
+
+def to_learn(known: Iterable[str]) -> list[ComponentName]:
+    """The components that are not known; the starts need no training."""
+    if unknown := set(known) - set(COMPONENTS):
         raise ValueError(f"no such component: {', '.join(unknown)}; there are {', '.join(COMPONENTS)}.")
+    return [name for name in COMPONENTS if name not in ("start", *known)]
+
+
+def fit_one(
+    key: PRNGKeyArray, spec: Spec, data: Data, settings: ModelSettings, name: ComponentName
+) -> tuple[Component, ComponentFit]:
+    """Learn one component: none needs another."""
     inputs = Inputs(spec, settings.distances)
-    shapes = layouts(spec, continuous_reward=data.reward_values.shape[-1] == 0)
-    parts: dict[ComponentName, Any] = {}
-    reports: dict[ComponentName, ComponentFit] = {}
-    for index, (name, layout) in enumerate(shapes.items()):
-        if name in given:
-            parts[name] = given[name]
-            continue
-        rows = problem(inputs, name, layout, data)
-        fitted = fit_component(
-            jax.random.fold_in(key, index),
-            rows,
-            layout,
-            inputs.numeric(name),
-            getattr(settings, name),
-            settings.training_of(name),
-        )
-        parts[name], reports[name] = fitted
-    model = Model(
-        **parts,
-        known_start=given.get("start"),
+    layout = layouts(spec, continuous_reward=data.reward_values.shape[-1] == 0)[name]
+    return fit_component(
+        jax.random.fold_in(key, COMPONENTS.index(name)),
+        problem(inputs, name, layout, data),
+        layout,
+        inputs.numeric(name),
+        getattr(settings, name),
+        settings.training_of(name),
+    )
+
+
+def model_of(
+    spec: Spec,
+    data: Data,
+    settings: ModelSettings,
+    components: dict[ComponentName, Component],
+    known: dict[ComponentName, Any],
+) -> Model:
+    """The model of components learned and known; its starts are those that were seen, if not known."""
+    given: dict[str, Any] = {name: Known(function) for name, function in known.items()}
+    return Model(
+        known_start=given.pop("start", None),
+        **components,
+        **given,
         reward_values=jnp.asarray(data.reward_values),
         starts=jnp.asarray(data.starts),
         num_starts=jnp.asarray(data.num_starts),
-        inputs=inputs,
+        inputs=Inputs(spec, settings.distances),
     )
-    return model, reports
 
 
 def problem(inputs: Inputs, name: ComponentName, layout: Layout, data: Data) -> Rows:

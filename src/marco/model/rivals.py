@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.environment import Environment, Transition
-from marco.model.components import Model, apart, together
+from marco.model.components import Component, Model, apart, together
 from marco.model.data import Data, gather
 from marco.model.ensemble import ComponentFit
-from marco.model.fit import ModelSettings, fit
+from marco.model.fit import ModelSettings, fit_one, model_of, to_learn
 from marco.model.inputs import ComponentName
 from marco.model.learned import LearnedEnvironment, LearnedWorld, MemberPer
 from marco.model.uncertainty import BonusName, uncertainty
@@ -67,16 +67,57 @@ def fit_data(
     `spec` is the true world's. Known functions are of the central state, so only the centralised model
     takes any.
     """
+    fitted = {
+        part: fit_part(key, kind, spec, data, settings, part) for part in parts_of(kind, spec, known or {})
+    }
+    return learned_world(kind, spec, data, settings, fitted, known or {}, member_per)
+
+
+Part = tuple[int, ComponentName]
+"""What is learned by itself: which of the models, and which of its components."""
+
+
+def parts_of(kind: ModelKind, spec: Spec, known: dict[ComponentName, Any]) -> tuple[Part, ...]:
+    """All that is to be learned."""
     _check_known(kind, known)
+    names = to_learn(known if kind == "centralised" else ("observation",))
+    return tuple((index, name) for index in range(len(model_specs(kind, spec))) for name in names)
+
+
+def fit_part(
+    key: PRNGKeyArray,
+    kind: ModelKind,
+    spec: Spec,
+    data: tuple[Data, ...],
+    settings: ModelSettings,
+    part: Part,
+) -> tuple[Component, ComponentFit]:
+    """Learn one part, and how it went."""
+    index, name = part
     specs = model_specs(kind, spec)
     if len(data) != len(specs):
         raise ValueError(f"the {kind} world of {spec.name} has {len(specs)} models, got {len(data)} Data.")
+    return fit_one(jax.random.split(key, len(specs))[index], specs[index], data[index], settings, name)
+
+
+def learned_world(
+    kind: ModelKind,
+    spec: Spec,
+    data: tuple[Data, ...],
+    settings: ModelSettings,
+    fitted: dict[Part, tuple[Component, ComponentFit]],
+    known: dict[ComponentName, Any],
+    member_per: MemberPer,
+) -> tuple[Environment[Any], tuple[Reports, ...]]:
+    """The world of all parts, and how each of its models was learned."""
     worlds, reports = [], []
-    for key_model, own, rows in zip(jax.random.split(key, len(specs)), specs, data, strict=True):
+    for index, (own, rows) in enumerate(zip(model_specs(kind, spec), data, strict=True)):
         sight: dict[ComponentName, Any] = {"observation": SeesItsState(own)}
-        model, report = fit(key_model, own, rows, settings, known if kind == "centralised" else sight)
+        mine = {name: learned for (model, name), learned in fitted.items() if model == index}
+        components = {name: component for name, (component, _) in mine.items()}
+        model = model_of(own, rows, settings, components, known if kind == "centralised" else sight)
         worlds.append(LearnedEnvironment(model, member_per))
-        reports.append(report)
+        reports.append({name: report for name, (_, report) in mine.items()})
     if kind == "decentralised":
         return DecentralisedEnvironment(tuple(worlds), viewed_spec(kind, spec)), tuple(reports)
     return worlds[0], tuple(reports)
@@ -258,7 +299,7 @@ class ViewedPolicy(Policy):
         return self.inner(memory, timestep)
 
 
-def _check_known(kind: ModelKind, known: dict[ComponentName, Any] | None) -> None:
+def _check_known(kind: ModelKind, known: dict[ComponentName, Any]) -> None:
     if known and kind != "centralised":
         raise ValueError(
             f"{', '.join(known)} cannot be given to a {kind} model: known functions are of the central "
