@@ -7,7 +7,8 @@ Each budget is a run of its own up to its last model; the teams of all budgets a
 in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
 episodes, counted apart; `on_the_way` has them for the best team at each tenth of the last training, over as
 many test episodes each time, with the model steps taken by then; the file is written anew at each. Seconds
-are of all seeds together; `compiling` is the part that went into compilation. With --rehearse little is
+are of all seeds together; `compiling` is what went into compilation, summed over threads, so that of a fit it
+can be more than all. With --rehearse little is
 learned and all is compiled: it fills JAX's compilation cache.
 """
 
@@ -19,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import jax
@@ -72,13 +74,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.phases: dict[str, dict[str, float]] = defaultdict(lambda: {"seconds": 0.0, "compiling": 0.0})
-        self._compiling = 0.0
+        self._compiling, self._lock = 0.0, Lock()
         self._since = (time.perf_counter(), 0.0)
         jax.monitoring.register_event_duration_secs_listener(self._hear)
 
     def _hear(self, event: str, seconds: float, **_: Any) -> None:
         if event.startswith("/jax/core/compile/"):
-            self._compiling += seconds
+            with self._lock:
+                self._compiling += seconds
 
     def lap(self, phase: str) -> None:
         """What has passed since the last lap was this phase."""

@@ -21,6 +21,7 @@ def test_whole_numbers_below_another_are_all_as_likely():
     assert shares.size == 5
     np.testing.assert_allclose(shares, 0.2, atol=4 * np.sqrt(0.25 / n))
     assert draw_below(jax.random.key(0), jnp.int32(1)) == 0
+    assert draw_below(jax.random.key(0), jnp.int32(0)) == 0
 
 
 def test_blocks_of_weights_are_uniform_within_one_over_the_root_of_the_fan_in():

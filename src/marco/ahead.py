@@ -1,11 +1,12 @@
 """Compiling ahead: what a run needs later is compiled by a thread while its first model is fitted.
 
 A compiler leaves most cores idle, and so does a fit of small networks. The later phases are rehearsed as they
-are, in a model of zeros and with nothing to learn: so whatever they will need is compiled, and nothing else.
+are, in a model of zeros and with nothing to learn: so what they need is what is compiled. A rehearsal that
+fails, for want of memory say, fails nothing else: its phase then compiles for itself.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,7 @@ def _run(marco: Marco, thread: ThreadPoolExecutor) -> Events:
         if event.phase == "fit" and event.iteration == 0:  # about to begin
             rehearsals = _rehearsals(marco, thread, event.samples, state)
         if event.phase in rehearsals:  # or all would be compiled twice
-            rehearsals[event.phase].result()
+            wait([rehearsals[event.phase]])
 
 
 def _rehearsals(
@@ -48,7 +49,7 @@ def _rehearsals(
     little = replace(settings, explorer_steps=1, team_steps=min(1, settings.team_steps), final_updates=1)
     rehearsed = replace(marco, settings=little)
     # Traced here, or the fit, which is about to begin, would be traced by both threads.
-    shapes = marco.template(samples).model
+    shapes = marco.model_like(samples)
     blank = state._replace(model=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
     phases: dict[Phase, Any] = {"team": rehearsed.train_team, "explore": rehearsed.explore}
     if samples == settings.samples:
@@ -58,7 +59,7 @@ def _rehearsals(
 
 
 def _rehearse(phase: Events) -> None:
-    """Up to the first piece, which has nothing to do: all pieces are of the same programs."""
+    """Up to the first piece, in which nothing is learned: all pieces are of the same programs."""
     for event, _ in phase:
         if event.share > 0.0:
             return

@@ -122,7 +122,7 @@ class Marco:
                 if step < self.journal.latest:
                     continue
                 if step == self.journal.latest:
-                    state = self.journal.restore(self.template(target))
+                    state = self.journal.restore(self._template(target))
                     continue
                 told = line(iteration, target, state)
                 for event, state in told:
@@ -226,10 +226,13 @@ class Marco:
         numbers = numbers | {"imagined_return": values.tolist()}
         yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
 
-    def template(self, target: int) -> MarcoState:
+    def _template(self, target: int) -> MarcoState:
         """The shape of what is learned by the time of a checkpoint."""
-        model, _ = jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))
-        return self._begin()._replace(model=model)
+        return self._begin()._replace(model=self.model_like(target))
+
+    def model_like(self, target: int) -> Any:
+        """The shape of the model of so many samples."""
+        return jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))[0]
 
     def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:
         """The worlds when so much of a training is over: at first some episodes in them retrace real ones."""

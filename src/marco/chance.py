@@ -1,4 +1,4 @@
-"""The few ways in which anything is drawn.
+"""Draws of indices, whole numbers and weights.
 
 On a CPU every draw is a loop of its own, and half a second of compilation: what can be drawn at once is.
 """
@@ -28,8 +28,9 @@ def pick(luck: Float[Array, "*batch"], probabilities: Float[Array, "*batch K"]) 
 def draw_below(
     key: PRNGKeyArray, number: Int[Array, ""], shape: tuple[int, ...] = ()
 ) -> Int[Array, "*shape"]:
-    """Draw whole numbers from 0 to `number` - 1, alike to one part in 2^32 / number."""
-    return (jax.random.bits(key, shape) % number.astype(jnp.uint32)).astype(jnp.int32)
+    """Draw whole numbers from 0 to `number` - 1, alike to one part in 2^32 / number; 0 below 0."""
+    most = jnp.maximum(number, 1).astype(jnp.uint32)
+    return (jax.random.bits(key, shape) % most).astype(jnp.int32)
 
 
 def draw_blocks(key: PRNGKeyArray, *shapes: tuple[int, int, int]) -> list[Float[Array, "_ _"]]:

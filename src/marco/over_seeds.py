@@ -90,12 +90,13 @@ def fit_models(
 ) -> tuple[Any, Any]:
     """A model of each seed's data, and how its training went.
 
-    Each component is a program of its own, compiled and run by a thread of its own: none needs another.
+    Each component is a program of its own, compiled and run by as many threads as there are cores: none needs
+    another.
     """
     parts = parts_of(kind, spec, dict(known))
 
     def fit(part: Part) -> Any:
-        return _fit_parts(keys, data, kind=kind, model=model, spec=spec, part=part)
+        return _fit_part(keys, data, kind=kind, model=model, spec=spec, part=part)
 
     if isinstance(keys, jax.core.Tracer):  # nothing is run, and threads know nothing of each other's traces
         fitted = [fit(part) for part in parts]
@@ -107,7 +108,7 @@ def fit_models(
 
 
 @partial(jax.jit, static_argnames=("kind", "model", "spec", "part"))
-def _fit_parts(
+def _fit_part(
     keys: Key[Array, " seeds"], data: Any, *, kind: ModelKind, model: ModelSettings, spec: Spec, part: Part
 ) -> Any:
     return jax.vmap(lambda key, rows: fit_part(key, kind, spec, rows, model, part))(keys, data)

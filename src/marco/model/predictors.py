@@ -141,10 +141,6 @@ class Chain(Predictor):
         bias = self.straight.bias.at[-1, count : 2 * count].add(by)
         return Chain(self.deep, Dense(self.straight.weight, bias), self.layout)
 
-    def _one(self, slot: int, inputs: Float[Array, " in"]) -> Float[Array, " out"]:
-        deep, straight = jax.tree.map(lambda leaf: leaf[slot], (self.deep, self.straight))
-        return deep(inputs) + straight(inputs)
-
     def _prediction(self, out: Float[Array, "slots out"], seen: Bool[Array, "F K"]) -> Prediction:
         scores = out[: self.layout.num_categorical, : self.layout.num_classes]
         return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.chance import draw_below
 from marco.environments.environment import Environment, Transition
 from marco.model.components import Component, Model, apart, together
 from marco.model.data import Data, gather
@@ -231,7 +232,7 @@ class DecentralisedEnvironment(Environment[DecentralisedWorld]):
             own.transition(key, moment, actions[index : index + 1])
             for index, (own, key, moment) in enumerate(zip(self.worlds, keys, world.agents, strict=True))
         ]
-        judge = jax.random.randint(key_judge, (), 0, len(self.worlds))
+        judge = draw_below(key_judge, jnp.int32(len(self.worlds)))
         return Transition(
             DecentralisedWorld(tuple(step.world for step in steps)),
             jnp.mean(jnp.stack([step.reward for step in steps])),
