@@ -10,7 +10,7 @@ import pytest
 
 from marco import ahead
 from marco.ahead import compiled_ahead
-from tiny_run import KNOWN, QUICK, TINY, begin, settings
+from tiny_run import KNOWN, QUICK, Drifter, begin, settings
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def compiled():
 
 
 def test_later_phases_are_compiled_by_the_thread_and_by_nobody_else(tmp_path, compiled):
-    unheard_of = replace(TINY, hidden=7)  # nobody has compiled anything for it yet
+    unheard_of = Drifter(episodes_per_update=5)  # nobody has compiled anything for it yet
     plan = settings(team=unheard_of, explorer=unheard_of, team_steps=10, restarts=2)
     with compiled_ahead(begin(tmp_path, plan, known=KNOWN)) as events:
         phases = [event.phase for event, _ in events if event.over]
