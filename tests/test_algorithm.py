@@ -24,7 +24,8 @@ from marco.model.uncertainty import uncertainty
 from marco.over_seeds import begin_restarts, retraced_worlds, train_restarts, train_until_all
 from marco.pieces import PIECES, groups_of, train_for, train_restarts_for
 from marco.tabular.problems import load
-from marco.training import TrainingState
+from marco.training import TrainingState, train
+from marco.training import begin as begin_training
 from tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
 
 
@@ -155,7 +156,7 @@ def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
         jax.tree.map(lambda leaf, at=at: leaf[:, at : at + size], (restarts.train, states))
         for at in range(0, 2, size)
     ]
-    wholes = [train_restarts(own_keys, worlds, TINY, own, 7)[0] for own_keys, own in groups]
+    wholes = [train_restarts(own_keys, own, worlds, TINY, 7)[0] for own_keys, own in groups]
     whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *wholes)
     *_, last = train_restarts_for(restarts.train, lambda done: worlds, TINY, states, 7)
     assert last.share == 1.0
@@ -246,6 +247,18 @@ def test_a_problem_given_by_tables_is_learned_like_any_world(tmp_path):
     assert (event.phase, event.samples) == ("done", 20)
     team = policy_of_seed(TINY, state.team, 0)
     assert np.isfinite(exact_value(world, team))
+
+
+def test_qmix_explores_as_well(whole):
+    """What it is paid hangs on the state alone, which is also what its mixer sees."""
+    model = jax.tree.map(lambda leaf: leaf[0], whole.learned.model)
+    env = ExplorationEnvironment(model, jnp.float32(2.0))
+    explorer = replace(TINY, mixer="qmix", hidden=4, embedding=4)
+    before = begin_training(jax.random.key(0), explorer, env.spec)
+    drawn = np.asarray(before.learner.online.mixer.first_weight.weight)  # the state before is donated
+    after, metrics = train(jax.random.key(1), env, explorer, before, 3)
+    assert metrics["return"] != 0.0
+    assert (np.asarray(after.learner.online.mixer.first_weight.weight) != drawn).any()
 
 
 def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_state(whole):

@@ -51,10 +51,9 @@ def _rehearsals(
     # Traced here, or the fit, which is about to begin, would be traced by both threads.
     shapes = marco.model_like(samples)
     blank = state._replace(model=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
-    phases: dict[Phase, Any] = {"team": rehearsed.train_team, "explore": rehearsed.explore}
-    if samples == settings.samples:
-        phases = {}
-    phases["finish"] = rehearsed.finish
+    end: dict[Phase, Any] = {"finish": rehearsed.finish}
+    later: dict[Phase, Any] = {"team": rehearsed.train_team, "explore": rehearsed.explore}
+    phases = end if samples == settings.samples else later | end
     return {name: thread.submit(_rehearse, phase(0, samples, blank)) for name, phase in phases.items()}
 
 

@@ -24,18 +24,20 @@ from marco.model.inputs import ComponentName
 from marco.model.rivals import view_and_gather, viewed_spec
 from marco.over_seeds import (
     BestTeams,
+    ModelPlan,
     begin_both,
     begin_restarts,
     better_teams,
     exploration_worlds,
     fit_models,
     forget,
+    greedy_teams,
     judge_restarts,
     retraced_worlds,
     seed_key,
     stacked,
 )
-from marco.pieces import side_by_side, train_for, train_restarts_for
+from marco.pieces import by_groups, train_for, train_restarts_for
 from marco.plan import MarcoSettings
 from marco.retracing import past_of
 from marco.training import TrainingState
@@ -161,7 +163,7 @@ class Marco:
         """Line 6: train the model on all of D, from scratch."""
         yield Event("fit", iteration, target, {}, 0.0), state
         keys = self._keys(iteration, 2)
-        model, reports = self._fit_models(keys, self._data(target))
+        model, reports = fit_models(keys, self._data(target), self._model_plan)
         losses = {
             name: np.asarray(report.loss).sum(-1).mean(-1).tolist() for name, report in reports[0].items()
         }
@@ -209,30 +211,32 @@ class Marco:
         if not settings.restarts:  # the team that was trained all along is the only one
             teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
         worlds = self._retraced(target, state.model)
-        judge = partial(side_by_side, judge_restarts, worlds=state.model, learner=learner)
         nobody = BestTeams(
             jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf, jnp.float32)
         )
         best = nobody
         for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
-            values = judge(keys=keys.judge, states=piece.states)
+            policies = greedy_teams(learner, piece.states)
+            values = by_groups(judge_restarts, (keys.judge, policies), state.model)
             best = better_teams(best if settings.restarts else nobody, piece.states, values)
             numbers = {"imagined_return": best.values.tolist(), "model_steps": piece.steps.sum(-1).tolist()}
             event = Event("finish", iteration, target, numbers, 0.95 * piece.share)
             yield event, state._replace(team=best.teams)
         # The best of many was lucky when it was judged: what it is worth is asked once more.
-        again = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
-        values = judge(keys=keys.again, states=again).mean(-1)
+        chosen = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
+        policies = greedy_teams(learner, chosen)
+        values = by_groups(judge_restarts, (keys.again, policies), state.model).mean(-1)
         numbers = numbers | {"imagined_return": values.tolist()}
         yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
+
+    def model_like(self, target: int) -> Any:
+        """The shape of the model of so many samples."""
+        fit = partial(fit_models, plan=self._model_plan)
+        return jax.eval_shape(fit, self._keys(0, 2), self._data(target))[0]
 
     def _template(self, target: int) -> MarcoState:
         """The shape of what is learned by the time of a checkpoint."""
         return self._begin()._replace(model=self.model_like(target))
-
-    def model_like(self, target: int) -> Any:
-        """The shape of the model of so many samples."""
-        return jax.eval_shape(self._fit_models, self._keys(0, 2), self._data(target))[0]
 
     def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:
         """The worlds when so much of a training is over: at first some episodes in them retrace real ones."""
@@ -271,16 +275,9 @@ class Marco:
         return stacked(rows)
 
     @property
-    def _fit_models(self) -> Any:
+    def _model_plan(self) -> ModelPlan:
         settings = self.settings
-        return partial(
-            fit_models,
-            kind=settings.kind,
-            model=settings.model,
-            member_per=settings.member_per,
-            spec=self.world.spec,
-            known=self.known,
-        )
+        return ModelPlan(settings.kind, settings.model, settings.member_per, self.world.spec, self.known)
 
     def _keys(self, *path: int) -> Key[Array, " seeds"]:
         """A key per seed for one use."""

@@ -58,5 +58,5 @@ def add(buffer: Buffer, episodes: Episode) -> Buffer:
 
 def sample(key: PRNGKeyArray, buffer: Buffer, batch: int) -> Episode:
     """Draw a batch of episodes (axes T B) uniformly, with replacement, from those it holds."""
-    rows = draw_below(key, jnp.maximum(buffer.size, 1), (batch,))
+    rows = draw_below(key, buffer.size, (batch,))
     return jax.tree.map(lambda ring: jnp.moveaxis(ring[rows], 0, 1), buffer.episodes)

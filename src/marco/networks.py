@@ -69,17 +69,13 @@ class GRU(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, size: int) -> "GRU":
         """Draw the weights."""
-        return cls.of(*draw_blocks(key, *cls.blocks(size_in, size)))
-
-    @staticmethod
-    def blocks(size_in: int, size: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Rows, columns and fan-in of the weights to draw."""
-        return (size_in + 1, 3 * size, size), (size + 1, 3 * size, size)
+        (drawn,) = draw_blocks(key, (size_in + size + 2, 3 * size, size))
+        return cls.of(drawn, size_in)
 
     @classmethod
-    def of(cls, from_input: Float[Array, "_ out"], from_memory: Float[Array, "_ out"]) -> "GRU":
-        """Of these weights."""
-        return cls(Dense.of(from_input), Dense.of(from_memory))
+    def of(cls, drawn: Float[Array, "_ gates"], size_in: int) -> "GRU":
+        """The rows for what is seen come first."""
+        return cls(Dense.of(drawn[: size_in + 1]), Dense.of(drawn[size_in + 1 :]))
 
     def __call__(
         self, memory: Float[Array, "*batch H"], projected: Float[Array, "*batch 3*H"]
@@ -102,10 +98,11 @@ class RecurrentNetwork(eqx.Module):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, hidden: int, size_out: int) -> "RecurrentNetwork":
         """Draw the weights."""
-        encoder, *gru, head = draw_blocks(
-            key, (size_in + 1, hidden, size_in), *GRU.blocks(hidden, hidden), (hidden + 1, size_out, hidden)
+        gates = (2 * hidden + 2, 3 * hidden, hidden)
+        encoder, gru, head = draw_blocks(
+            key, (size_in + 1, hidden, size_in), gates, (hidden + 1, size_out, hidden)
         )
-        return cls(Dense.of(encoder), GRU.of(*gru), Dense.of(head))
+        return cls(Dense.of(encoder), GRU.of(gru, hidden), Dense.of(head))
 
     @property
     def hidden(self) -> int:

@@ -1,7 +1,6 @@
 """What Algorithm 1 does, for all seeds at once: each function is a `vmap` of one that treats one seed."""
 
-import os
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,11 +12,13 @@ from marco.environments.environment import Environment
 from marco.exploration import ExplorationEnvironment, exploration_spec
 from marco.learners.learner import Learner, Metrics
 from marco.model.fit import ModelSettings
+from marco.model.inputs import ComponentName
 from marco.model.learned import MemberPer
 from marco.model.rivals import ModelKind, Part, fit_part, learned_world, parts_of
 from marco.model.uncertainty import BonusName
 from marco.retracing import Past, RetracedEnvironment
 from marco.rollout import Policy, rollout
+from marco.threads import side_by_side
 from marco.training import (
     RestartKeys,
     TrainingState,
@@ -78,55 +79,42 @@ def play_batch(
     return jax.vmap(one)(keys, policies, limits)
 
 
-def fit_models(
-    keys: Key[Array, " seeds"],
-    data: Any,
-    *,
-    kind: ModelKind,
-    model: ModelSettings,
-    member_per: MemberPer,
-    spec: Spec,
-    known: tuple[Any, ...],
-) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class ModelPlan:
+    """Which model to learn, of which world: with the shapes of the data all that its programs depend on."""
+
+    kind: ModelKind
+    settings: ModelSettings
+    member_per: MemberPer
+    spec: Spec
+    known: tuple[tuple[ComponentName, Any], ...] = ()
+
+
+def fit_models(keys: Key[Array, " seeds"], data: Any, plan: ModelPlan) -> tuple[Any, Any]:
     """A model of each seed's data, and how its training went.
 
-    Each component is a program of its own, compiled and run by as many threads as there are cores: none needs
-    another.
+    Each component is a program of its own, compiled and run beside the others: none needs another.
     """
-    parts = parts_of(kind, spec, dict(known))
-
-    def fit(part: Part) -> Any:
-        return _fit_part(keys, data, kind=kind, model=model, spec=spec, part=part)
-
-    if isinstance(keys, jax.core.Tracer):  # nothing is run, and threads know nothing of each other's traces
-        fitted = [fit(part) for part in parts]
-    else:
-        with ThreadPoolExecutor(max(1, min(len(parts), os.cpu_count() or 1))) as threads:
-            fitted = list(threads.map(lambda part: jax.block_until_ready(fit(part)), parts))
-    fixed = {"kind": kind, "model": model, "member_per": member_per, "spec": spec, "known": known}
-    return _learned_worlds(data, dict(zip(parts, fitted, strict=True)), **fixed)
+    parts = parts_of(plan.kind, plan.spec, dict(plan.known))
+    # Within a trace nothing is run, and threads know nothing of each other's traces.
+    each = map if isinstance(keys, jax.core.Tracer) else side_by_side
+    fitted = each(lambda part: _fit_part(keys, data, plan, part), parts)
+    return _learned_worlds(data, dict(zip(parts, fitted, strict=True)), plan)
 
 
-@partial(jax.jit, static_argnames=("kind", "model", "spec", "part"))
-def _fit_part(
-    keys: Key[Array, " seeds"], data: Any, *, kind: ModelKind, model: ModelSettings, spec: Spec, part: Part
-) -> Any:
-    return jax.vmap(lambda key, rows: fit_part(key, kind, spec, rows, model, part))(keys, data)
+@partial(jax.jit, static_argnames=("plan", "part"))
+def _fit_part(keys: Key[Array, " seeds"], data: Any, plan: ModelPlan, part: Part) -> Any:
+    def one(key: PRNGKeyArray, rows: Any) -> Any:
+        return fit_part(key, plan.kind, plan.spec, rows, plan.settings, part)
+
+    return jax.vmap(one)(keys, data)
 
 
-@partial(jax.jit, static_argnames=("kind", "model", "member_per", "spec", "known"))
-def _learned_worlds(
-    data: Any,
-    fitted: dict[Part, Any],
-    *,
-    kind: ModelKind,
-    model: ModelSettings,
-    member_per: MemberPer,
-    spec: Spec,
-    known: tuple[Any, ...],
-) -> tuple[Any, Any]:
+@partial(jax.jit, static_argnames="plan")
+def _learned_worlds(data: Any, fitted: dict[Part, Any], plan: ModelPlan) -> tuple[Any, Any]:
     def one(rows: Any, fitted: dict[Part, Any]) -> tuple[Any, Any]:
-        return learned_world(kind, spec, rows, model, fitted, dict(known), member_per)
+        known = dict(plan.known)
+        return learned_world(plan.kind, plan.spec, rows, plan.settings, fitted, known, plan.member_per)
 
     return jax.vmap(one)(data, fitted)
 
@@ -169,29 +157,35 @@ def begin_restarts(
 @partial(jax.jit, static_argnames="learner")
 def train_restarts(
     keys: Key[Array, "seeds R"],
+    states: TrainingState,
     worlds: Environment[Any],
     learner: Learner,
-    states: TrainingState,
     updates: Int[ArrayLike, ""],
 ) -> tuple[TrainingState, Metrics]:
     """One piece of the training of several teams in each seed's model."""
 
-    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Any:
+    def one(keys: Key[Array, " R"], states: TrainingState, world: Environment[Any]) -> Any:
         return jax.vmap(lambda key, state: train(key, world, learner, state, updates))(keys, states)
 
-    return jax.vmap(one)(keys, worlds, states)
+    return jax.vmap(one)(keys, states, worlds)
 
 
 @partial(jax.jit, static_argnames="learner")
+def greedy_teams(learner: Learner, states: TrainingState) -> Policy:
+    """The policies of several teams of each seed (axes seeds R)."""
+    return jax.vmap(jax.vmap(lambda state: learner.greedy(state.learner)))(states)
+
+
+@jax.jit
 def judge_restarts(
-    keys: Key[Array, "seeds R"], worlds: Environment[Any], learner: Learner, states: TrainingState
+    keys: Key[Array, "seeds R"], policies: Policy, worlds: Environment[Any]
 ) -> Float[Array, "seeds R"]:
     """What each of the teams is worth in its seed's model."""
 
-    def one(keys: Key[Array, " R"], world: Environment[Any], states: TrainingState) -> Array:
-        return jax.vmap(lambda key, state: judge(key, world, learner, state)[0])(keys, states)
+    def one(keys: Key[Array, " R"], policies: Policy, world: Environment[Any]) -> Array:
+        return jax.vmap(lambda key, policy: judge(key, world, policy)[0])(keys, policies)
 
-    return jax.vmap(one)(keys, worlds, states)
+    return jax.vmap(one)(keys, policies, worlds)
 
 
 class BestTeams(NamedTuple):

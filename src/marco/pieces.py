@@ -3,9 +3,7 @@
 A training cut in pieces ends as one in a piece does, bit for bit, and no piece is compiled for itself.
 """
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +15,7 @@ from jaxtyping import Array, Float, Int, Key
 from marco.environments.environment import Environment
 from marco.learners.learner import Learner, Metrics
 from marco.over_seeds import train_restarts, train_until_all
+from marco.threads import cores, side_by_side
 from marco.training import TrainingState
 
 Worlds = Callable[[float], Environment[Any]]
@@ -67,35 +66,25 @@ def train_restarts_for(
     piece = Piece(0.0, states, np.zeros(first.shape), np.zeros_like(first))
     ends = np.arange(PIECES + 1) * updates // PIECES
     for number, more in enumerate(np.diff(ends), start=1):
-        trained, metrics = side_by_side(
-            train_restarts, keys, worlds(piece.share), learner, piece.states, int(more)
-        )
+        shared = (worlds(piece.share), learner, int(more))
+        trained, metrics = by_groups(train_restarts, (keys, piece.states), *shared)
         piece = _after(piece, number / PIECES, trained, metrics)
         yield piece
 
 
-def side_by_side(
-    function: Any,
-    keys: Key[Array, "seeds R"],
-    worlds: Environment[Any],
-    learner: Learner,
-    states: TrainingState,
-    *more: Any,
-) -> Any:
-    """`train_restarts` or `judge_restarts`, each group of teams by a thread of its own."""
-    groups = groups_of(keys.shape[1])
+def by_groups(function: Any, by_team: tuple[Any, ...], *shared: Any) -> Any:
+    """A compiled function of teams (axes seeds R) and of what they share, on groups of them side by side."""
+    groups = groups_of(jax.tree.leaves(by_team)[0].shape[1])
     if groups == 1:  # nothing to take apart: states hold the replayed episodes and can be large
-        return function(keys, worlds, learner, states, *more)
-    calls = [(own, worlds, learner, mine, *more) for own, mine in _apart((keys, states), groups)]
+        return function(*by_team, *shared)
+    calls = [(*own, *shared) for own in _apart(by_team, groups)]
     function.lower(*calls[0]).compile()  # threads that find nothing compiled would all compile it
-    with ThreadPoolExecutor(groups) as threads:
-        done = threads.map(lambda call: jax.block_until_ready(function(*call)), calls)
-        return _together(tuple(done))
+    return _together(side_by_side(lambda call: function(*call), calls))
 
 
 def groups_of(teams: int) -> int:
-    """Into how many groups to part teams: a program for a CPU uses little more than one of its cores."""
-    most = min(teams, os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    """Into how many groups to part teams: an accelerator has them all at once."""
+    most = min(teams, cores()) if jax.default_backend() == "cpu" else 1
     return max(count for count in range(1, most + 1) if teams % count == 0)
 
 
@@ -110,7 +99,7 @@ def _apart(teams: Any, groups: int) -> list[Any]:
 
 
 @jax.jit
-def _together(groups: tuple[Any, ...]) -> Any:
+def _together(groups: list[Any]) -> Any:
     """The inverse of `_apart`."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *groups)
 

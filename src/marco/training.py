@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.environment import Environment, HostWorld
 from marco.learners.learner import Learner, LearnerState, Metrics
-from marco.rollout import play, rollout, rollouts
+from marco.rollout import Policy, play, rollout, rollouts
 from marco.types import Episode, Spec
 
 
@@ -178,14 +178,15 @@ def best_of(
     episodes: int = 4_096,
 ) -> Best:
     """Of several trainings (first axis) the one whose greedy team is worth most over so many episodes."""
-    values, taken = jax.vmap(lambda key, state: judge(key, env, learner, state, episodes))(keys, states)
+    policies = jax.vmap(lambda state: learner.greedy(state.learner))(states)
+    values, taken = jax.vmap(lambda key, policy: judge(key, env, policy, episodes))(keys, policies)
     best: TrainingState = jax.tree.map(lambda leaf: leaf[jnp.argmax(values)], states)
     return Best(best, values, jnp.sum(states.samples + taken))
 
 
 def judge(
-    key: PRNGKeyArray, env: Environment[Any], learner: Learner, state: TrainingState, episodes: int = 4_096
+    key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int = 4_096
 ) -> tuple[Float[Array, ""], Int[Array, ""]]:
-    """What the greedy team is worth over so many episodes, and how many steps these took."""
-    judged = rollouts(key, env, learner.greedy(state.learner), episodes)
+    """What a team is worth over so many episodes, and how many steps these took."""
+    judged = rollouts(key, env, policy, episodes)
     return judged.undiscounted_return.mean(), judged.length.sum()

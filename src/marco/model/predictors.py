@@ -95,10 +95,7 @@ class Chain(Predictor):
         inputs = jnp.concatenate(
             [jnp.broadcast_to(x, (self.layout.num_slots, *x.shape)), given.reshape(len(given), -1)], axis=-1
         )
-        out = jax.vmap(lambda deep, straight, row: deep(row) + straight(row))(
-            self.deep, self.straight, inputs
-        )
-        return self._prediction(out, seen)
+        return self._prediction(jax.vmap(_out)((self.deep, self.straight), inputs), seen)
 
     def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         """One feature after the other."""
@@ -107,9 +104,9 @@ class Chain(Predictor):
         networks = (self.deep, self.straight)
 
         def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
-            which, (deep, straight), luck, possible = slot
+            which, networks, luck, possible = slot
             row = jnp.concatenate([x, known.ravel()])
-            scores = (deep(row) + straight(row))[: layout.num_classes]
+            scores = _out(networks, row)[: layout.num_classes]
             drawn = draw_classes(luck, categorical(scores[None], possible[None])[0])
             return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
 
@@ -120,9 +117,9 @@ class Chain(Predictor):
             known, classes = jax.lax.scan(one_class, known, slots)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
-        deep, straight = jax.tree.map(lambda leaf: leaf[-1], networks)
+        last = jax.tree.map(lambda leaf: leaf[-1], networks)
         row = jnp.concatenate([x, known.ravel()])
-        mean, log_variance = self._gaussian(deep(row) + straight(row))
+        mean, log_variance = self._gaussian(_out(last, row))
         return Targets(classes, draw_values(luck[count:], mean, log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
@@ -309,6 +306,11 @@ class PredictorSettings:
     def create(self, key: PRNGKeyArray, size_in: int, layout: Layout) -> Predictor:
         """One member."""
         return KINDS[self.kind].create(key, size_in, layout, self.hidden)
+
+
+def _out(networks: tuple[MLP, Dense], row: Float[Array, " in"]) -> Float[Array, " out"]:
+    deep, straight = networks
+    return deep(row) + straight(row)
 
 
 def _undecided(key: PRNGKeyArray, *sizes: int) -> MLP:
