@@ -28,13 +28,13 @@ import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
-from marco.algorithm import Event, Marco, MarcoState
-from marco.commands.common import parse_settings
-from marco.dataset import Dataset
-from marco.environments.worlds import make, optimum
-from marco.experiments.marco_presets import marco_settings
-from marco.experiments.model_free import judge
-from marco.experiments.seeds import policy_of_seed
+from marco.algorithm.loop import Event, Marco, MarcoState
+from marco.algorithm.presets import marco_settings
+from marco.cli.common import parse_settings
+from marco.data.dataset import Dataset
+from marco.environments.registry import make, optimum
+from marco.learners.seeds import policy_of_seed
+from marco.runs.model_free import judge
 from record import RESULTS, provenance
 
 LITTLE = {"explorer_steps": 1, "final_updates": 1}

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from marco.controllers import GoToCentroid, StandStill, TellAndGo
+from marco.environments.experts import GoToCentroid, StandStill, TellAndGo
 from marco.environments.reference import Reference
 from marco.rollout import RandomPolicy, rollouts
 from record import RESULTS, provenance

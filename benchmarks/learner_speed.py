@@ -22,13 +22,13 @@ import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
-from marco.buffer import add, sample
-from marco.environments.worlds import make
-from marco.experiments.presets import default_recipe
+from marco.data.replay import add, sample
+from marco.environments.registry import make
+from marco.learners.presets import default_recipe
 from marco.learners.q_learning import QLearner, best_values
+from marco.learners.training import TrainingState, begin, train, train_best
 from marco.networks import previous_actions
 from marco.rollout import rollout
-from marco.training import TrainingState, begin, train, train_best
 from marco.types import Episode
 from record import RESULTS, provenance
 

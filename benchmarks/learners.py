@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from marco.environments.worlds import make, optimum
-from marco.experiments.model_free import ModelFree, judge
-from marco.experiments.presets import default_recipe
-from marco.experiments.seeds import seed_keys
+from marco.environments.registry import make, optimum
 from marco.learners.mappo import MAPPO
+from marco.learners.presets import default_recipe
 from marco.learners.q_learning import QLearner
-from marco.training import train_best
+from marco.learners.seeds import seed_keys
+from marco.learners.training import train_best
+from marco.runs.model_free import ModelFree, judge
 from record import RESULTS, provenance
 
 
@@ -40,7 +40,7 @@ class Free(NamedTuple):
     world: str
 
 
-PYMARL = {"learning_rate": 5e-4, "epsilon_samples": 50_000}
+PYMARL = {"learning_rate": 5e-4, "epsilon_anneal_steps": 50_000}
 STUDIES: dict[str, Curve | Free] = {
     "switch-iql-paper": Curve("switch", QLearner("iql"), 250_000, 10_000),
     "switch-vdn-paper": Curve("switch", QLearner("vdn"), 250_000, 10_000),

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.environments.worlds import make
-from marco.experiments.presets import model_settings
-from marco.model.data import gather
+from marco.environments.registry import make
+from marco.learners.presets import model_settings
 from marco.model.fit import fit
-from marco.model.truth import dynamics_error, reachable_pairs
+from marco.model.report.exact import dynamics_error, reachable_pairs
+from marco.model.rows import gather
 from marco.rollout import RandomPolicy, rollouts
 from record import RESULTS, provenance
 

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marco.files import write_atomically
-from marco.tabular.comparators import (
+from marco.data.storage import write_atomically
+from marco.tabular.library import load
+from marco.tabular.rmax.comparators import (
     Centralised,
     EpsilonGreedy,
     ExplorationBonus,
     PosteriorSampling,
     RandomExploration,
 )
-from marco.tabular.known_model import Task, make_task
-from marco.tabular.learning import Method, Run, learn
-from marco.tabular.problems import load
-from marco.tabular.rmax import RMax
-from marco.tabular.solver import solve
-from marco.tabular.statistics import clopper_pearson
+from marco.tabular.rmax.known_model import Task, make_task
+from marco.tabular.rmax.loop import Method, Run, learn
+from marco.tabular.rmax.rmax import RMax
+from marco.tabular.rmax.statistics import clopper_pearson
+from marco.tabular.solver.search import solve
 from record import Sources
 from workers import Tell, work
 

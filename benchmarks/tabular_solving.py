@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from marco.files import write_atomically
+from marco.data.storage import write_atomically
+from marco.tabular.library import load
 from marco.tabular.problem import DecPOMDP
-from marco.tabular.problems import load
-from marco.tabular.solver import solve
+from marco.tabular.solver.search import solve
 from record import provenance
 from workers import Tell, work
 

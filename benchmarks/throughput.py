@@ -26,18 +26,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from rich.console import Console
 from rich.table import Table
 
-from marco.chance import draw
-from marco.environments.environment import Environment, EnvironmentState
+from marco.environments.base import Environment, EnvironmentState
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.rollout import RandomPolicy
+from marco.sampling import draw
 from marco.types import TimeStep
 from record import RESULTS, provenance
 
 Totals = Float[Array, " 2"]
 """The sum of all rewards and of all observations."""
 
-PAIRS: tuple[tuple[str, Environment[Any], str], ...] = (
+PAIRS: tuple[tuple[str, Environment, str], ...] = (
     ("switch", Switch(), "switch_riddle"),
     ("reference", Reference(), "MPE_simple_reference_v3"),
 )
@@ -66,7 +66,7 @@ class Row:
 
 
 def restart_if_over(
-    key: PRNGKeyArray, env: Environment[Any], state: EnvironmentState, shown: TimeStep
+    key: PRNGKeyArray, env: Environment, state: EnvironmentState, shown: TimeStep
 ) -> tuple[EnvironmentState, TimeStep]:
     """Replace a finished episode by a fresh one, as JaxMARL's `step` does inside."""
     fresh = env.reset(key)
@@ -77,7 +77,7 @@ def restart_if_over(
 
 
 @partial(jax.jit, static_argnames=("worlds", "loop"))
-def play_ours(key: PRNGKeyArray, env: Environment[Any], worlds: int, loop: int) -> Totals:
+def play_ours(key: PRNGKeyArray, env: Environment, worlds: int, loop: int) -> Totals:
     """Random play among the available actions."""
 
     def one_world(key: PRNGKeyArray, state: EnvironmentState, shown: TimeStep) -> Any:
@@ -142,7 +142,7 @@ def mpe2_speed() -> float:
 # --- Measuring ---------------------------------------------------------------------------------------------
 
 
-def measure(world: str, env: Environment[Any], rival: str, worlds: int, repeats: int) -> Row:
+def measure(world: str, env: Environment, rival: str, worlds: int, repeats: int) -> Row:
     """Time both sides in turns, after a run of each that compiles."""
     loop = min(MOST_STEPS, max(1, WORLD_STEPS // worlds))
     sides: list[Callable[[PRNGKeyArray], Totals]] = [

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from marco import EpsilonGreedy, RandomPolicy, Switch, exact_value, optimum, rollout
-from marco.controllers import SwitchProtocol
-from marco.show import episode_table
+from marco.environments.experts import SwitchProtocol
+from marco.environments.render import episode_table
 
 
 def main() -> None:

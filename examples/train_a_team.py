@@ -22,12 +22,12 @@ def main() -> None:
         mixer="vdn",
         optimiser="adam",
         learning_rate=2e-3,
-        trace=0.8,
-        epsilon_samples=60_000,
+        td_lambda=0.8,
+        epsilon_anneal_steps=60_000,
         episodes_per_update=64,
-        replay=1_024,
-        batch=64,
-        target_every=50,
+        buffer_size=1_024,
+        batch_size=64,
+        target_update_interval=50,
     )
     key_begin, key_train = jax.random.split(jax.random.key(0))
     state = begin(key_begin, learner, riddle.spec)

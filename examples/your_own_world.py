@@ -13,14 +13,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 import marco
-from marco import Agent, Categorical, Factor, FiniteEnvironment, Spec, Transition
+from marco import ActionComponent, Agent, Categorical, FiniteEnvironment, Spec, Transition
 
 SPEAKER, LISTENER = 0, 1
 COLOURS = 3
 SEEN = Categorical("colour", 1 + COLOURS, blank=True)
 HEARD = Categorical("word", 1 + COLOURS, blank=True)
 # Action 0 is to wait; actions 1 to 3 are the words of the speaker and the answers of the listener.
-ACTION = Factor("say", 1 + COLOURS, ("wait", "one", "two", "three"))
+ACTION = ActionComponent("say", 1 + COLOURS, ("wait", "one", "two", "three"))
 SPEC = Spec(
     name="colours",
     agents=(Agent("speaker", (ACTION,), (SEEN,)), Agent("listener", (ACTION,), (HEARD,))),
@@ -44,7 +44,7 @@ class Colours(FiniteEnvironment[Talk]):
         """Two agents with four actions each."""
         return SPEC
 
-    def start_chance(self) -> Float[Array, " K"]:
+    def start_probabilities(self) -> Float[Array, " K"]:
         """Each colour with the same probability."""
         return jnp.full((COLOURS,), 1 / COLOURS)
 
@@ -52,7 +52,7 @@ class Colours(FiniteEnvironment[Talk]):
         """Nothing has been said."""
         return Talk(outcome, jnp.int32(0))
 
-    def chance(self, world: Talk, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: Talk, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """Nothing is left to chance after the start."""
         return jnp.ones((1,))
 
@@ -90,14 +90,14 @@ def main() -> None:
 
     learner = marco.QLearner(
         mixer="vdn",
-        trace=1.0,  # an answer is worth what it earns: look at the whole return, not one step ahead
+        td_lambda=1.0,  # an answer is worth what it earns: look at the whole return, not one step ahead
         optimiser="adam",
         learning_rate=2e-3,
-        epsilon_samples=30_000,
+        epsilon_anneal_steps=30_000,
         episodes_per_update=32,
-        replay=1_024,
-        batch=64,
-        target_every=20,
+        buffer_size=1_024,
+        batch_size=64,
+        target_update_interval=20,
     )
     key_begin, key_train, key_show = jax.random.split(jax.random.key(1), 3)
     state = marco.begin(key_begin, learner, world.spec)

@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from marco.controllers import SwitchProtocol
 from marco.environments.delayed import Delayed
+from marco.environments.experts import SwitchProtocol
+from marco.environments.registry import bridge, make, optimum
 from marco.environments.switch import Switch
-from marco.environments.worlds import bridge, make, optimum
 from marco.evaluation import exact_value, sampled_value
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy
 

@@ -7,7 +7,7 @@ from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.networks import GRU, Dense, TeamNetwork, head_table, previous_actions
 from marco.rollout import RandomPolicy, rollouts
-from marco.types import Agent, Factor, Spec, TimeStep, binary
+from marco.types import ActionComponent, Agent, Spec, TimeStep, binary
 
 
 def test_dense_by_hand():
@@ -46,7 +46,7 @@ def test_unrolling_is_stepping(shared, factored):
 
 def test_agents_with_networks_of_their_own_differ():
     env = Switch()
-    own = TeamNetwork.create(jax.random.key(0), env.spec, 8, shared=False)
+    own = TeamNetwork.create(jax.random.key(0), env.spec, 8, share_parameters=False)
     assert own.network.head.weight.shape == (3, 8, 4)
     assert not np.allclose(own.network.head.weight[0], own.network.head.weight[1])
 
@@ -63,8 +63,8 @@ def test_factor_heads_add_up():
 
 def test_unequal_agents_have_heads_of_their_own():
     seen = (binary("x"),)
-    speaker = Agent("speaker", (Factor("word", 3),), seen)
-    mover = Agent("mover", (Factor("x", 2), Factor("y", 2)), seen)
+    speaker = Agent("speaker", (ActionComponent("word", 3),), seen)
+    mover = Agent("mover", (ActionComponent("x", 2), ActionComponent("y", 2)), seen)
     table = head_table(Spec("s", (speaker, mover), seen, 5), factored=True)
     assert table.shape == (2, 4, 4)
     np.testing.assert_array_equal(table[0, :3, :3], np.eye(3))

@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.chance import draw
+from marco.environments.registry import bridge
 from marco.environments.switch import Switch
-from marco.environments.worlds import bridge
-from marco.learners.learner import RecurrentPolicy
+from marco.learners.base import RecurrentPolicy
 from marco.networks import TeamNetwork
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollouts
+from marco.sampling import draw
 from marco.types import TimeStep
 
 

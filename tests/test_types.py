@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marco.types import Agent, Categorical, Continuous, Factor, Spec, binary, blocks
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, binary, blocks
 
 
 def test_one_hot_binary_and_blank_show_their_classes():
@@ -30,14 +30,16 @@ def test_blocks_stand_one_after_the_other():
 
 
 def test_composite_actions_run_fastest_over_the_first_factor():
-    agent = Agent("a", (Factor("move", 5, tuple("SLRDU")), Factor("message", 10)), (binary("b"),))
+    agent = Agent(
+        "a", (ActionComponent("move", 5, tuple("SLRDU")), ActionComponent("message", 10)), (binary("b"),)
+    )
     assert agent.num_actions == 50
     assert agent.action_label(2 + 5 * 7) == "R, message 7"
 
 
 def test_unequal_agents_are_padded():
-    small = Agent("small", (Factor("a", 2),), (binary("x"),))
-    large = Agent("large", (Factor("a", 4),), (Continuous("x", 3),))
+    small = Agent("small", (ActionComponent("a", 2),), (binary("x"),))
+    large = Agent("large", (ActionComponent("a", 4),), (Continuous("x", 3),))
     spec = Spec("s", (small, large), (binary("x"),), 5)
     assert (spec.num_agents, spec.num_actions, spec.observation_width, spec.state_width) == (2, 4, 3, 1)
     np.testing.assert_array_equal(spec.actions_exist, [[1, 1, 0, 0], [1, 1, 1, 1]])
@@ -50,8 +52,8 @@ def test_unequal_agents_are_padded():
         (lambda: Categorical("c", 2, labels=("a",)), "2 classes but 1 labels"),
         (lambda: Categorical("c", 2, low=1.0, high=1.0), "needs low < high, got 1.0 and 1.0"),
         (lambda: Continuous("c", 0), "at least one column, got width=0"),
-        (lambda: Factor("move", 0), "'move' must have at least one value, got size=0"),
-        (lambda: Factor("move", 2, ("a",)), "2 values but 1 labels"),
+        (lambda: ActionComponent("move", 0), "'move' must have at least one value, got size=0"),
+        (lambda: ActionComponent("move", 2, ("a",)), "2 values but 1 labels"),
         (lambda: Spec("s", (), (binary("x"),), 5), "'s' needs at least one agent"),
         (lambda: Spec("s", (Agent("a", (), ()),), (), 5), "at least one state feature"),
         (

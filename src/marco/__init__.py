@@ -1,8 +1,8 @@
 """MARCO: learn a team's policy from few real interactions."""
 
-from marco.environments.bridge import Bridge
-from marco.environments.delayed import Delayed
-from marco.environments.environment import (
+from marco.environments.adapters.jaxmarl import JaxMARLWorld
+from marco.environments.adapters.pettingzoo import PettingZooWorld
+from marco.environments.base import (
     Environment,
     EnvironmentState,
     FiniteEnvironment,
@@ -10,23 +10,24 @@ from marco.environments.environment import (
     Transition,
     WorldError,
 )
-from marco.environments.jaxmarl import JaxMARLWorld
-from marco.environments.pettingzoo import PettingZooWorld
+from marco.environments.bridge import Bridge
+from marco.environments.delayed import Delayed
 from marco.environments.reference import Reference
+from marco.environments.registry import WORLDS, make, optimum
 from marco.environments.switch import Switch
 from marco.environments.tabular import Tabular, from_tables
-from marco.environments.worlds import WORLDS, make, optimum
 from marco.evaluation import exact_value, sampled_value
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
-from marco.policy import AgentPolicy, TeamPolicy, load
+from marco.learners.training import TrainingState, begin, train, train_best
+from marco.policies.deploy import AgentPolicy, TeamPolicy, load
 from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollout, rollouts
-from marco.training import TrainingState, begin, train, train_best
-from marco.types import Agent, Categorical, Continuous, Episode, Factor, Spec, TimeStep, binary
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Episode, Spec, TimeStep, binary
 
 __all__ = [
     "MAPPO",
     "WORLDS",
+    "ActionComponent",
     "Agent",
     "AgentPolicy",
     "Bridge",
@@ -37,7 +38,6 @@ __all__ = [
     "EnvironmentState",
     "Episode",
     "EpsilonGreedy",
-    "Factor",
     "FiniteEnvironment",
     "HostWorld",
     "JaxMARLWorld",

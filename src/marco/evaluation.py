@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from marco.environments.environment import Environment, EnvironmentState, FiniteEnvironment, HostWorld
+from marco.environments.base import Environment, EnvironmentState, FiniteEnvironment, HostWorld
 from marco.rollout import Memory, Policy, play, rollouts
 from marco.types import TimeStep
 
@@ -25,7 +25,7 @@ class Estimate(NamedTuple):
     """Steps that were taken in the world for it."""
 
 
-def sampled_value(key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int) -> Estimate:
+def sampled_value(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int) -> Estimate:
     """The mean undiscounted return over independent episodes."""
     if episodes < 2:
         raise ValueError(f"an estimate needs at least 2 episodes, got {episodes}.")
@@ -50,7 +50,7 @@ def _estimate(returns: np.ndarray, lengths: np.ndarray) -> Estimate:
 
 @partial(jax.jit, static_argnames="episodes")
 def _returns(
-    key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int
+    key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int
 ) -> tuple[Float[Array, " B"], Int[Array, " B"]]:
     played = rollouts(key, env, policy, episodes)
     return played.undiscounted_return, played.length
@@ -69,7 +69,7 @@ class Histories(NamedTuple):
     memory: Memory
 
 
-def exact_value(env: FiniteEnvironment[Any], policy: Policy, limit: int = 500_000) -> float:
+def exact_value(env: FiniteEnvironment, policy: Policy, limit: int = 500_000) -> float:
     """The expected undiscounted return of a joint policy, by enumeration of all that can happen.
 
     Histories that leave world and memory the same are one, so that the cost depends on how much the
@@ -86,8 +86,8 @@ def exact_value(env: FiniteEnvironment[Any], policy: Policy, limit: int = 500_00
     return value
 
 
-def _beginnings(env: FiniteEnvironment[Any], policy: Policy) -> Histories:
-    chance = _normalised(env.start_chance())
+def _beginnings(env: FiniteEnvironment, policy: Policy) -> Histories:
+    chance = _normalised(env.start_probabilities())
     (outcomes,) = np.nonzero(chance)
     state, timestep = _at_start(env, outcomes.astype(np.int32))
     memory = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * len(outcomes)), policy.start())
@@ -95,7 +95,7 @@ def _beginnings(env: FiniteEnvironment[Any], policy: Policy) -> Histories:
 
 
 def _one_step(
-    env: FiniteEnvironment[Any], policy: Policy, before: Histories, limit: int
+    env: FiniteEnvironment, policy: Policy, before: Histories, limit: int
 ) -> tuple[float, Histories]:
     memory, probabilities = _padded(_decide, policy, before.memory, before.timestep)
     row, actions, weight = _joint_actions(_normalised(probabilities))
@@ -166,7 +166,7 @@ def _padded(function: Any, static: Any, *batched: Any) -> Any:
 
 
 @jax.jit
-def _at_start(env: FiniteEnvironment[Any], outcomes: Int[Array, " M"]) -> tuple[EnvironmentState, TimeStep]:
+def _at_start(env: FiniteEnvironment, outcomes: Int[Array, " M"]) -> tuple[EnvironmentState, TimeStep]:
     return jax.vmap(lambda outcome: env.begin(env.start(outcome)))(outcomes)
 
 
@@ -176,13 +176,13 @@ def _decide(policy: Policy, memory: Memory, timestep: TimeStep) -> tuple[Memory,
 
 
 @jax.jit
-def _chance(env: FiniteEnvironment[Any], world: Any, actions: Int[Array, "M N"]) -> Float[Array, "M K"]:
-    return jax.vmap(env.chance)(world, actions)
+def _chance(env: FiniteEnvironment, world: Any, actions: Int[Array, "M N"]) -> Float[Array, "M K"]:
+    return jax.vmap(env.outcome_probabilities)(world, actions)
 
 
 @jax.jit
 def _follow(
-    env: FiniteEnvironment[Any],
+    env: FiniteEnvironment,
     state: EnvironmentState,
     actions: Int[Array, "M N"],
     outcome: Int[Array, " M"],

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.chance import draw_blocks
+from marco.sampling import draw_blocks
 from marco.types import Episode, Spec, TimeStep
 
 SHORT = 12
@@ -141,22 +141,27 @@ class TeamNetwork(eqx.Module):
 
     network: RecurrentNetwork
     spec: Spec = eqx.field(static=True)
-    shared: bool = eqx.field(static=True)
+    share_parameters: bool = eqx.field(static=True)
     factored: bool = eqx.field(static=True)
 
     @classmethod
     def create(
-        cls, key: PRNGKeyArray, spec: Spec, hidden: int = 64, shared: bool = True, factored: bool = True
+        cls,
+        key: PRNGKeyArray,
+        spec: Spec,
+        hidden: int = 64,
+        share_parameters: bool = True,
+        factored: bool = True,
     ) -> "TeamNetwork":
         """Draw the weights."""
         size_in = spec.observation_width + spec.num_actions + spec.num_agents
         size_out = head_table(spec, factored).shape[-1]
-        if shared:
+        if share_parameters:
             network = RecurrentNetwork.create(key, size_in, hidden, size_out)
         else:
             keys = jax.random.split(key, spec.num_agents)
             network = jax.vmap(lambda k: RecurrentNetwork.create(k, size_in, hidden, size_out))(keys)
-        return cls(network, spec, shared, factored)
+        return cls(network, spec, share_parameters, factored)
 
     def start(self) -> Float[Array, "N H"]:
         """The empty memory of every agent."""
@@ -167,7 +172,7 @@ class TeamNetwork(eqx.Module):
     ) -> tuple[Float[Array, "N H"], Float[Array, "N A"]]:
         """One moment: the new memory and the scores."""
         x = self._inputs(timestep.observation, timestep.previous_actions)
-        if self.shared:
+        if self.share_parameters:
             memory, heads = self.network.step(memory, x)
         else:
             memory, heads = jax.vmap(RecurrentNetwork.step)(self.network, memory, x)
@@ -178,7 +183,7 @@ class TeamNetwork(eqx.Module):
     ) -> Float[Array, "T B N A"]:
         """The scores at every moment of whole episodes."""
         x = self._inputs(observation, previous_actions)
-        if self.shared:
+        if self.share_parameters:
             return self._scores(self.network.unroll(x))
         return self._scores(jax.vmap(RecurrentNetwork.unroll, (0, 2), 2)(self.network, x))
 
@@ -203,12 +208,12 @@ def head_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
         return np.broadcast_to(
             np.eye(spec.num_actions, dtype=np.float32), (spec.num_agents,) + (spec.num_actions,) * 2
         )
-    width = max(sum(factor.size for factor in agent.factors) for agent in spec.agents)
+    width = max(sum(factor.size for factor in agent.actions) for agent in spec.agents)
     table = np.zeros((spec.num_agents, spec.num_actions, width), np.float32)
     for index, agent in enumerate(spec.agents):
         actions, offset = np.arange(agent.num_actions), 0
         rest = actions
-        for factor in agent.factors:
+        for factor in agent.actions:
             rest, value = np.divmod(rest, factor.size)
             table[index, actions, offset + value] = 1.0
             offset += factor.size
@@ -218,7 +223,7 @@ def head_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
 @lru_cache
 def is_identity(spec: Spec, factored: bool) -> bool:
     """Whether the network's outputs already are the actions' scores (padding apart)."""
-    return not factored or all(len(agent.factors) == 1 for agent in spec.agents)
+    return not factored or all(len(agent.actions) == 1 for agent in spec.agents)
 
 
 def previous_actions(episode: Episode) -> Int[Array, "moments *batch N"]:

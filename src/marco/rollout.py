@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from marco.chance import draw
-from marco.environments.environment import Environment, HostWorld
+from marco.environments.base import Environment, HostWorld
+from marco.sampling import draw
 from marco.types import Episode, Spec, TimeStep
 
 Memory = Any
@@ -65,7 +65,7 @@ def uniform(available: Bool[Array, "*batch A"]) -> Float[Array, "*batch A"]:
 
 
 def rollout(
-    key: PRNGKeyArray, env: Environment[Any], policy: Policy, limit: Int[Array, ""] | None = None
+    key: PRNGKeyArray, env: Environment, policy: Policy, limit: Int[Array, ""] | None = None
 ) -> Episode:
     """Play one episode to the horizon; steps after the end are masked.
 
@@ -109,7 +109,7 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
 
 
 @partial(jax.jit, static_argnames="episodes")
-def rollouts(key: PRNGKeyArray, env: Environment[Any], policy: Policy, episodes: int) -> Episode:
+def rollouts(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int) -> Episode:
     """Play a batch of independent episodes: axes T B."""
     keys = jax.random.split(key, episodes)
     return jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)

@@ -102,7 +102,7 @@ def blocks(features: Sequence[Feature]) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class Factor:
+class ActionComponent:
     """One part of an action: `reference` has a move (of 5) and a message (of 10)."""
 
     name: str
@@ -126,13 +126,13 @@ class Agent:
     """What one agent can do and see. An action index runs fastest over the first factor."""
 
     name: str
-    factors: tuple[Factor, ...]
+    actions: tuple[ActionComponent, ...]
     observation: tuple[Feature, ...]
 
     @property
     def num_actions(self) -> int:
         """How many actions the agent has, all factors combined."""
-        return int(np.prod([factor.size for factor in self.factors]))
+        return int(np.prod([factor.size for factor in self.actions]))
 
     @property
     def observation_width(self) -> int:
@@ -142,7 +142,7 @@ class Agent:
     def action_label(self, action: int) -> str:
         """The action in words."""
         words = []
-        for factor in self.factors:
+        for factor in self.actions:
             action, value = divmod(action, factor.size)
             words.append(factor.labels[value] if factor.labels else f"{factor.name} {value}")
         return ", ".join(words)

@@ -2,14 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from contract import check_contract
 
+from helpers.contract import check_contract
+from marco.environments.adapters.jaxmarl import JaxMARLWorld
 from marco.environments.delayed import Delayed
-from marco.environments.jaxmarl import JaxMARLWorld
 from marco.environments.reference import Reference
+from marco.environments.registry import bridge
 from marco.environments.switch import Switch
 from marco.environments.tabular import from_tables
-from marco.environments.worlds import bridge
 from marco.rollout import RandomPolicy, rollout, rollouts
 
 

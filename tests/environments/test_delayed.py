@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from marco.environments.delayed import NONE, PRESS, TAKE, Delayed
-from marco.environments.worlds import optimum
+from marco.environments.registry import optimum
 
 
 def play_actions(env, script):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.controllers import GoToCentroid, StandStill, TellAndGo
+from marco.environments.experts import GoToCentroid, StandStill, TellAndGo
 from marco.environments.reference import Reference, ReferenceWorld
 from marco.rollout import RandomPolicy, rollouts
 from marco.types import NO_ACTION, blocks

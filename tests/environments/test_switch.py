@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from marco.environments.bridge import END, LEFT, RIGHT, BridgeWorld
+from marco.environments.registry import bridge
 from marco.environments.switch import NONE, OFF, ON, TELL, Switch, SwitchWorld
-from marco.environments.worlds import bridge
 
 
 def world_of(visitor, light, visited):
@@ -52,7 +52,7 @@ def test_the_first_visitor_counts_as_having_been_there():
     start = Switch().start(jnp.int32(2))
     np.testing.assert_array_equal(start.visited, [False, False, True])
     assert not start.light
-    np.testing.assert_allclose(Switch().start_chance(), [1 / 3] * 3)
+    np.testing.assert_allclose(Switch().start_probabilities(), [1 / 3] * 3)
 
 
 def test_one_agent_is_refused():

@@ -73,4 +73,4 @@ def test_the_loss_is_finite_and_steps_after_the_end_do_not_count():
 
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"gae must be between 0\.0 and 1\.0, got 2\.0"):
-        MAPPO(gae=2.0)
+        MAPPO(gae_lambda=2.0)

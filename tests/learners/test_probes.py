@@ -4,16 +4,16 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import probes
 import pytest
 
+from helpers import probes
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
+from marco.learners.training import begin, train
 from marco.networks import previous_actions
 from marco.rollout import RandomPolicy, rollouts
-from marco.training import begin, train
 
 pytestmark = pytest.mark.usefixtures("optimised")
 FAST = {
@@ -23,7 +23,7 @@ FAST = {
     "episodes_per_update": 32,
     "replay": 1024,
     "batch": 128,
-    "target_every": 25,
+    "target_update_interval": 25,
     "gamma": 1.0,
 }
 
@@ -36,7 +36,7 @@ def learned(env, learner, updates, seed=0):
 @pytest.mark.parametrize("mixer", ["iql", "vdn", "qmix"])
 def test_one_joint_choice(mixer):
     env = probes.one_step()
-    learner = QLearner(mixer, epsilon_samples=3000, **FAST)
+    learner = QLearner(mixer, epsilon_anneal_steps=3000, **FAST)
     state = learned(env, learner, 300)
     assert exact_value(env, learner.greedy(state.learner)) == 1.0
 
@@ -61,7 +61,7 @@ def test_two_step_game_where_sums_fail_and_qmix_succeeds(mixer, value):
 def test_memory_is_needed_and_had(trace):
     """Without memory the best is 1/2."""
     env = probes.memory()
-    learner = QLearner("iql", trace=trace, epsilon_samples=20_000, **FAST)
+    learner = QLearner("iql", td_lambda=trace, epsilon_anneal_steps=20_000, **FAST)
     state = learned(env, learner, 800)
     assert exact_value(env, learner.greedy(state.learner)) == pytest.approx(1.0)
 
@@ -86,7 +86,9 @@ def test_values_do_not_grow_past_the_horizon(mixer):
     np.testing.assert_allclose(value[..., 0].mean(1), [3.0, 2.0, 1.0], atol=0.15)
 
 
-@pytest.mark.parametrize("learner", [QLearner("qmix", batch=4, replay=8), MAPPO(episodes_per_update=4)])
+@pytest.mark.parametrize(
+    "learner", [QLearner("qmix", batch_size=4, buffer_size=8), MAPPO(episodes_per_update=4)]
+)
 def test_the_same_seed_gives_the_same_bits_and_a_cut_changes_nothing(learner):
     env = Switch()
     key = jax.random.key(5)
@@ -103,7 +105,7 @@ def test_the_same_seed_gives_the_same_bits_and_a_cut_changes_nothing(learner):
 
 
 def test_fresh_worlds_of_one_shape_are_never_compiled_again():
-    learner = QLearner(batch=4, replay=8)
+    learner = QLearner(batch_size=4, buffer_size=8)
     for index in range(3):
         env = probes.from_tables(
             np.ones((1, 2, 1)),
@@ -124,7 +126,7 @@ def test_fresh_worlds_of_one_shape_are_never_compiled_again():
 
 def test_samples_are_the_steps_really_taken():
     env = Switch()
-    learner = QLearner(batch=4, replay=40, episodes_per_update=20)
+    learner = QLearner(batch_size=4, buffer_size=40, episodes_per_update=20)
     state = begin(jax.random.key(0), learner, env.spec)
     state, _ = train(jax.random.key(1), env, learner, state, 1)
     assert int(state.samples) == int(state.learner.replay.episodes.mask.sum())

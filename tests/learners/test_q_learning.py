@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from marco.environments.switch import Switch
 from marco.learners.mixers import Either, Independent, Monotonic, Sum
 from marco.learners.q_learning import QLearner, best_values, lambda_returns
+from marco.learners.training import begin_several, train
 from marco.networks import MLP, Dense
-from marco.training import begin_several, train
 
 
 def column(*values):
@@ -23,7 +23,7 @@ def flags(*values):
     return jnp.array(values, bool)[:, None]
 
 
-def returns(reward, over, bootstrap, gamma=0.5, trace=0.0, mask=None):
+def returns(reward, over, bootstrap, gamma=0.5, td_lambda=0.0, mask=None):
     mask = [1] * len(reward) if mask is None else mask
     result = lambda_returns(
         column(*reward), flags(*over), flags(*mask), column(*bootstrap)[..., None], gamma, trace
@@ -37,17 +37,17 @@ def test_one_step_targets_stop_at_the_end():
 
 
 def test_lambda_one_is_the_discounted_return():
-    assert returns([1, 2, 4], [0, 0, 1], [9, 9, 9, 9], trace=1.0) == [1 + 0.5 * (2 + 0.5 * 4), 4.0, 4.0]
+    assert returns([1, 2, 4], [0, 0, 1], [9, 9, 9, 9], td_lambda=1.0) == [1 + 0.5 * (2 + 0.5 * 4), 4.0, 4.0]
 
 
 def test_lambda_between_mixes_value_and_return():
     """G1 = 4; G0 = 1 + 0.5 (0.2 * 10 + 0.8 * 4)."""
-    assert returns([1, 4], [0, 1], [7, 10, 99], trace=0.8) == pytest.approx([1 + 0.5 * 5.2, 4.0])
+    assert returns([1, 4], [0, 1], [7, 10, 99], td_lambda=0.8) == pytest.approx([1 + 0.5 * 5.2, 4.0])
 
 
 def test_an_episode_that_was_cut_off_bootstraps_at_the_cut():
     """Neither terminated nor at the horizon: the last step taken looks at v, whatever lambda says."""
-    result = returns([1, 2, 0], [0, 0, 0], [9, 8, 6, 99], trace=1.0, mask=[1, 1, 0])
+    result = returns([1, 2, 0], [0, 0, 0], [9, 8, 6, 99], td_lambda=1.0, mask=[1, 1, 0])
     assert result[:2] == [1 + 0.5 * (2 + 0.5 * 6), 2 + 0.5 * 6]
 
 
@@ -113,7 +113,10 @@ def test_either_is_qmix_or_vdn_and_the_difference_is_not_learned():
 
 
 def test_of_several_teams_every_other_one_adds_for_life():
-    world, learner = Switch(), QLearner("either", hidden=4, embedding=4, batch=2, replay=4, optimiser="adam")
+    world, learner = (
+        Switch(),
+        QLearner("either", hidden=4, mixing_embed_dim=4, batch_size=2, buffer_size=4, optimiser="adam"),
+    )
     keys = jax.random.split(jax.random.key(0), 4)
     states = begin_several(keys, learner, world.spec)
     assert states.learner.online.mixer.additive.tolist() == [0.0, 1.0, 0.0, 1.0]
@@ -125,14 +128,14 @@ def test_of_several_teams_every_other_one_adds_for_life():
 
 
 def test_epsilon_goes_down_in_a_straight_line():
-    learner = QLearner(epsilon_start=1.0, epsilon_end=0.2, epsilon_samples=100)
+    learner = QLearner(epsilon_start=1.0, epsilon_end=0.2, epsilon_anneal_steps=100)
     shares = [float(learner.epsilon(jnp.int32(n))) for n in (0, 25, 50, 100, 10_000)]
     assert shares == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
 
 
 def test_vdn_teams_among_others_may_act_at_random_for_another_while():
     settings = {"hidden": 4, "embedding": 4, "epsilon_end": 0.0}
-    learner = QLearner("either", epsilon_samples=100, additive_epsilon_samples=50, **settings)
+    learner = QLearner("either", epsilon_anneal_steps=100, additive_epsilon_anneal_steps=50, **settings)
     states = begin_several(jax.random.split(jax.random.key(0), 4), learner, Switch().spec)
     acting = jax.vmap(lambda state: learner.act(state.learner, jnp.int32(50)))(states)
     assert acting.epsilon.tolist() == pytest.approx([0.5, 0.0, 0.5, 0.0])
@@ -142,15 +145,18 @@ def test_vdn_teams_among_others_may_act_at_random_for_another_while():
     ("settings_", "message"),
     [
         ({"batch": 0}, "batch must be positive, got 0"),
-        ({"additive_epsilon_samples": 0}, "additive_epsilon_samples must be positive, got 0"),
+        ({"additive_epsilon_anneal_steps": 0}, "additive_epsilon_anneal_steps must be positive, got 0"),
         (
-            {"additive_epsilon_samples": 9},
-            "additive_epsilon_samples is for mixer='either': all teams of 'iql'",
+            {"additive_epsilon_anneal_steps": 9},
+            "additive_epsilon_anneal_steps is for mixer='either': all teams of 'iql'",
         ),
         ({"gamma": 1.5}, "gamma must be between 0.0 and 1.0, got 1.5"),
-        ({"trace": -0.1}, "trace must be between 0.0 and 1.0, got -0.1"),
-        ({"replay": 100, "episodes_per_update": 3}, "replay=100 must be a multiple of episodes_per_update=3"),
-        ({"replay": 31}, "replay=31 never holds a batch of 32: make it larger"),
+        ({"td_lambda": -0.1}, "td_lambda must be between 0.0 and 1.0, got -0.1"),
+        (
+            {"buffer_size": 100, "episodes_per_update": 3},
+            "buffer_size=100 must be a multiple of episodes_per_update=3",
+        ),
+        ({"buffer_size": 31}, "buffer_size=31 never holds a batch of 32: make it larger"),
         ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
     ],
 )

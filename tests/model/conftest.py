@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 import pytest
-from toys import CAPACITY, SETTINGS, table
 
-from marco.model.data import gather
+from helpers.toys import CAPACITY, SETTINGS, table
 from marco.model.fit import fit
+from marco.model.rows import gather
 from marco.rollout import RandomPolicy, rollouts
 
 

@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, one_step_episodes, small, table
 
+from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, one_step_episodes, small, table
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.experiments.presets import model_settings
+from marco.learners.presets import model_settings
 from marco.model.components import Known, layouts
-from marco.model.data import REWARD_VALUES, gather, reward_values
-from marco.model.ensemble import FitSettings, Rows, _Training, fit_component
-from marco.model.fit import ModelSettings, fit, problem
+from marco.model.early_stopping import FitConfig, Rows, _Training, fit_component
+from marco.model.fit import ModelConfig, fit, problem
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
-from marco.model.truth import dynamics_error, reachable_pairs
+from marco.model.report.exact import dynamics_error, reachable_pairs
+from marco.model.rows import REWARD_VALUES, gather, reward_values
 from marco.types import Categorical, Continuous, binary
 
 RISK = 1e-3
@@ -305,7 +305,7 @@ def test_numbers_go_half_as_far_again_as_those_seen_and_no_further(line):
         drawn = draw(keys, jnp.float32(0.0), jnp.array([x, 3.0])).values
         np.testing.assert_allclose(drawn[:, 0], end, rtol=1e-4)
         said = component.predict(jnp.array([x, 3.0]), jnp.zeros(0, jnp.int32)).mean
-        np.testing.assert_allclose(component.values.up(said)[:, 0], end, rtol=1e-4)
+        np.testing.assert_allclose(component.values.denormalise(said)[:, 0], end, rtol=1e-4)
     assert draw(keys, jnp.float32(0.0), jnp.array([5.0, 3.0])).values[:, 0].std() > 0.3
 
 
@@ -317,7 +317,7 @@ def test_numbers_are_predicted_to_within_their_noise_and_its_size_is_said_right(
     rows, component, report = line
     said = jax.jit(jax.vmap(component.predict))(rows.x, rows.targets.classes)
     spread = float(component.values.scale[0])
-    true = np.asarray(component.values.down(rows.targets.values))[:, 0]
+    true = np.asarray(component.values.normalise(rows.targets.values))[:, 0]
     for member in range(2):
         held_out = np.asarray(report.held_out[member])
         squared = np.square(true - np.asarray(said.mean)[:, member, 0])[held_out]
@@ -425,10 +425,10 @@ def test_recurrent_dynamics_of_numbers_are_refused():
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        FitSettings(**settings)
+        FitConfig(**settings)
 
 
 @pytest.mark.parametrize("kind", ["chain", "recurrent"])
 def test_masks_must_be_factored(kind):
     with pytest.raises(ValueError, match=f"available must be factored, got '{kind}'"):
-        ModelSettings(*[small()] * 4, small(kind), TRAINING)
+        ModelConfig(*[small()] * 4, small(kind), TRAINING)

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import noisy, small
 
+from helpers.toys import noisy, small
 from marco.model.likelihoods import Layout, bounded_log_variance
-from marco.model.predictors import Chain, Factored, PredictorSettings, Recurrent
+from marco.model.predictors import Chain, Factored, PredictorConfig, Recurrent
 from marco.types import Categorical, Continuous, binary
 
 CLASSES = Layout((Categorical("place", 3), binary("light")))
@@ -118,7 +118,7 @@ def test_widening_adds_to_the_log_variances_and_to_nothing_else(kind):
     """Weights so small that the log-variances are far from their bound."""
     network = one(kind, MIXED, noise=0.1)
     before = predict(network, classes(0, 1))
-    after = predict(network.widened(jnp.array([0.5, 2.0])), classes(0, 1))
+    after = predict(network.recalibrate_variance(jnp.array([0.5, 2.0])), classes(0, 1))
     np.testing.assert_allclose(after.log_variance - before.log_variance, [0.5, 2.0], atol=1e-5)
     np.testing.assert_array_equal(after.mean, before.mean)
     np.testing.assert_array_equal(after.log_probability, before.log_probability)
@@ -131,7 +131,7 @@ def test_the_recurrent_network_refuses_numbers():
 
 def test_an_unknown_kind_is_refused():
     """Without the type checks of the tests, which would refuse the name as well."""
-    settings = object.__new__(PredictorSettings)
+    settings = object.__new__(PredictorConfig)
     object.__setattr__(settings, "kind", "tree")
     with pytest.raises(ValueError, match="unknown predictor 'tree': there are chain, factored, recurrent"):
         settings.__post_init__()
@@ -152,4 +152,4 @@ def test_kinds_are_what_they_are_called():
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        PredictorSettings(**settings)
+        PredictorConfig(**settings)

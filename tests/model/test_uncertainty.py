@@ -5,15 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import CAPACITY, JOINT, SETTINGS, STATES, noisy_model, one_step_episodes, table
 
+from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, noisy_model, one_step_episodes, table
 from marco.model.components import Known
-from marco.model.data import gather
 from marco.model.fit import fit
 from marco.model.likelihoods import Prediction
+from marco.model.rows import gather
 from marco.model.uncertainty import disagreement, uncertainty
 
-KINDS = ["variance", "deviation", "information"]
+KINDS = ["variance", "standard-deviation", "mutual-information"]
 
 
 def coins(*probabilities):
@@ -35,8 +35,8 @@ def entropy(p):
     ("kind", "expected"),
     [
         ("variance", 2 * 0.2**2),  # both classes, each 0.2 off the mean 0.6 or 0.4
-        ("deviation", 2 * 0.2),
-        ("information", entropy(0.6) - (entropy(0.8) + entropy(0.4)) / 2),
+        ("standard-deviation", 2 * 0.2),
+        ("mutual-information", entropy(0.6) - (entropy(0.8) + entropy(0.4)) / 2),
     ],
 )
 def test_two_members_that_say_8_and_4_of_10(kind, expected):
@@ -48,8 +48,8 @@ def test_two_members_that_say_8_and_4_of_10(kind, expected):
     ("kind", "expected"),
     [
         ("variance", 1.0),  # means 1 and 3
-        ("deviation", 1.0),
-        ("information", 0.5 * (np.log((0.5 + 2.0) / 2 + 1.0) - (np.log(0.5) + np.log(2.0)) / 2)),
+        ("standard-deviation", 1.0),
+        ("mutual-information", 0.5 * (np.log((0.5 + 2.0) / 2 + 1.0) - (np.log(0.5) + np.log(2.0)) / 2)),
     ],
 )
 def test_two_members_that_say_1_and_3_with_variances_of_one_half_and_2(kind, expected):
@@ -67,7 +67,7 @@ def test_a_number_that_never_varies_adds_nothing(kind):
 
 def test_certain_members_that_contradict_each_other_give_ln_2_of_information():
     """Probabilities of 0 and 1: the mutual information between member and outcome is one bit."""
-    found = disagreement("information", coins(1.0, 0.0), jnp.zeros(0, bool))
+    found = disagreement("mutual-information", coins(1.0, 0.0), jnp.zeros(0, bool))
     assert float(found) == pytest.approx(np.log(2), rel=1e-6)
 
 

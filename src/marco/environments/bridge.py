@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from marco.environments import switch
-from marco.environments.environment import FiniteEnvironment, Transition
+from marco.environments.base import FiniteEnvironment, Transition
 from marco.environments.switch import Switch, SwitchWorld
-from marco.types import Agent, Categorical, Factor, Feature, Spec, binary
+from marco.types import ActionComponent, Agent, Categorical, Feature, Spec, binary
 
 LEFT, RIGHT, END = range(len(switch.ACTIONS), len(switch.ACTIONS) + 3)
 ACTIONS = (*switch.ACTIONS, "Left", "Right", "End")
@@ -23,7 +23,7 @@ class BridgeWorld(NamedTuple):
     riddle: SwitchWorld
 
 
-class Bridge(FiniteEnvironment[BridgeWorld]):
+class Bridge(FiniteEnvironment):
     """All agents start at the left end; the riddle starts at the very step at which all are at the right.
 
     Until then each sees its position and may go Left, Right, or End the episode with nothing. In the
@@ -43,7 +43,7 @@ class Bridge(FiniteEnvironment[BridgeWorld]):
         """The shape of the bridge and the riddle behind it."""
         return _spec(self.inner.agents, self.length, self.horizon)
 
-    def start_chance(self) -> Float[Array, " K"]:
+    def start_probabilities(self) -> Float[Array, " K"]:
         """There is but one start."""
         return jnp.ones((1,))
 
@@ -53,9 +53,9 @@ class Bridge(FiniteEnvironment[BridgeWorld]):
         nobody = SwitchWorld(jnp.int32(agents), jnp.bool_(False), jnp.zeros((agents,), bool))
         return BridgeWorld(jnp.zeros((agents,), jnp.int32), nobody)
 
-    def chance(self, world: BridgeWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: BridgeWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """Who would enter the room next."""
-        return self.inner.chance(world.riddle, actions)
+        return self.inner.outcome_probabilities(world.riddle, actions)
 
     def successor(self, world: BridgeWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]) -> Transition:
         """Cross, or play the riddle."""
@@ -116,5 +116,5 @@ def _spec(agents: int, length: int, horizon: int) -> Spec:
         binary("light on"),
         *(binary(f"been {name}") for name in names),
     )
-    action = (Factor("action", len(ACTIONS), ACTIONS),)
+    action = (ActionComponent("action", len(ACTIONS), ACTIONS),)
     return Spec("bridge", tuple(Agent(name, action, seen) for name in names), state, horizon)

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from marco.environments.environment import FiniteEnvironment, Transition
-from marco.types import Agent, Categorical, Factor, Spec, binary
+from marco.environments.base import FiniteEnvironment, Transition
+from marco.types import ActionComponent, Agent, Categorical, Spec, binary
 
 NONE, PRESS, TAKE = range(3)
 ACTIONS = ("None", "Press", "Take")
@@ -21,7 +21,7 @@ class DelayedWorld(NamedTuple):
     light: Bool[Array, ""]
 
 
-class Delayed(FiniteEnvironment[DelayedWorld]):
+class Delayed(FiniteEnvironment):
     """Everybody sees the light and nobody the countdown that runs `delay` steps from a press.
 
     A press counts only in the dark with no countdown running. Take turns a light that is on off and pays
@@ -43,7 +43,7 @@ class Delayed(FiniteEnvironment[DelayedWorld]):
         """The shape of the world."""
         return _spec(self.agents, self.delay, self.horizon)
 
-    def start_chance(self) -> Float[Array, " K"]:
+    def start_probabilities(self) -> Float[Array, " K"]:
         """There is but one start."""
         return jnp.ones((1,))
 
@@ -51,7 +51,7 @@ class Delayed(FiniteEnvironment[DelayedWorld]):
         """Dark, and nothing pressed."""
         return DelayedWorld(jnp.int32(0), jnp.bool_(False))
 
-    def chance(self, world: DelayedWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: DelayedWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """Nothing is left to chance."""
         return jnp.ones((1,))
 
@@ -85,7 +85,7 @@ class Delayed(FiniteEnvironment[DelayedWorld]):
 @lru_cache
 def _spec(agents: int, delay: int, horizon: int) -> Spec:
     light = binary("light on")
-    action = (Factor("action", len(ACTIONS), ACTIONS),)
+    action = (ActionComponent("action", len(ACTIONS), ACTIONS),)
     team = tuple(Agent(str(i), action, (light,)) for i in range(agents))
     # The countdown shows the steps left after this one, so its largest value is delay - 1.
     return Spec("delayed", team, (Categorical("countdown", delay, blank=True), light), horizon)

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.environments.environment import Environment, Transition
-from marco.types import Agent, Categorical, Continuous, Factor, Feature, Spec
+from marco.environments.base import Environment, Transition
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, Spec
 
 AGENTS = 2
 LANDMARKS = 3
@@ -46,7 +46,7 @@ class ReferenceWorld(NamedTuple):
     """What each agent said last: 0 is silence, word w is w + 1."""
 
 
-class Reference(Environment[ReferenceWorld]):
+class Reference(Environment):
     """MPE's simple reference. It never ends by itself: the horizon truncates it.
 
     An action is a move and a word at once: move = action mod 5, word = action div 5.
@@ -126,7 +126,7 @@ def _distances(world: ReferenceWorld) -> Float[Array, " 2"]:
 
 @cache
 def _spec(horizon: int) -> Spec:
-    factors = (Factor("move", len(MOVES), MOVES), Factor("message", WORDS))
+    factors = (ActionComponent("move", len(MOVES), MOVES), ActionComponent("message", WORDS))
     sight: tuple[Feature, ...] = (VELOCITY, *OFFSETS, PARTNERS_GOAL, HEARD)
     bodies = (Continuous(f"{part} {i}", 2) for i in range(AGENTS) for part in ("position", "velocity"))
     goals = (Categorical(f"goal {i}", LANDMARKS) for i in range(AGENTS))

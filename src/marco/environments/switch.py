@@ -7,8 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from marco.environments.environment import FiniteEnvironment, Transition
-from marco.types import Agent, Categorical, Factor, Feature, Spec, binary
+from marco.environments.base import FiniteEnvironment, Transition
+from marco.types import ActionComponent, Agent, Categorical, Feature, Spec, binary
 
 NONE, TELL, ON, OFF = range(4)
 ACTIONS = ("None", "Tell", "On", "Off")
@@ -22,7 +22,7 @@ class SwitchWorld(NamedTuple):
     visited: Bool[Array, " N"]
 
 
-class Switch(FiniteEnvironment[SwitchWorld]):
+class Switch(FiniteEnvironment):
     """Each step one agent, drawn uniformly, stands in the room with the light.
 
     There it may switch the light or Tell that all have been in the room, which ends the episode: +1 if
@@ -41,7 +41,7 @@ class Switch(FiniteEnvironment[SwitchWorld]):
         """The shape of the riddle."""
         return _spec(self.agents, self.horizon)
 
-    def start_chance(self) -> Float[Array, " K"]:
+    def start_probabilities(self) -> Float[Array, " K"]:
         """Who comes first: everybody with the same probability."""
         return jnp.full((self.agents,), 1.0 / self.agents)
 
@@ -49,7 +49,7 @@ class Switch(FiniteEnvironment[SwitchWorld]):
         """The first visitor counts as having been in the room; the light is off."""
         return SwitchWorld(outcome, jnp.bool_(False), jnp.arange(self.agents) == outcome)
 
-    def chance(self, world: SwitchWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: SwitchWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """Who comes next: everybody with the same probability, whatever was done."""
         return jnp.full((self.agents,), 1.0 / self.agents)
 
@@ -88,5 +88,5 @@ def _spec(agents: int, horizon: int) -> Spec:
         binary("light on"),
         *(binary(f"been {name}") for name in names),
     )
-    action = (Factor("action", len(ACTIONS), ACTIONS),)
+    action = (ActionComponent("action", len(ACTIONS), ACTIONS),)
     return Spec("switch", tuple(Agent(name, action, seen) for name in names), state, horizon)

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from marco.environments.environment import FiniteEnvironment, Transition
-from marco.types import Agent, Categorical, Factor, Spec
+from marco.environments.base import FiniteEnvironment, Transition
+from marco.types import ActionComponent, Agent, Categorical, Spec
 
 
 class TabularWorld(NamedTuple):
@@ -22,7 +22,7 @@ class TabularWorld(NamedTuple):
     seen: Int[Array, " N"]
 
 
-class Tabular(FiniteEnvironment[TabularWorld]):
+class Tabular(FiniteEnvironment):
     """A Dec-POMDP given by its tables.
 
     Joint actions and joint observations are numbered with the last agent fastest. Entering a `terminal`
@@ -45,7 +45,7 @@ class Tabular(FiniteEnvironment[TabularWorld]):
         """The shape of the problem."""
         return _spec(self.name, self.d0.shape[0], self.actions, self.observations, self.horizon)
 
-    def start_chance(self) -> Float[Array, " K"]:
+    def start_probabilities(self) -> Float[Array, " K"]:
         """The start distribution."""
         return self.d0
 
@@ -53,7 +53,7 @@ class Tabular(FiniteEnvironment[TabularWorld]):
         """A start state, of which nothing is seen."""
         return TabularWorld(outcome, jnp.full((len(self.actions),), -1, jnp.int32))
 
-    def chance(self, world: TabularWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: TabularWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """The probabilities of all pairs of a next state and a joint observation."""
         joint = self._joint_action(actions)
         return (self.P[world.state, joint][:, None] * self.O[joint]).ravel()
@@ -165,7 +165,7 @@ def _spec(
     name: str, states: int, actions: tuple[int, ...], observations: tuple[int, ...], horizon: int
 ) -> Spec:
     agents = tuple(
-        Agent(str(i), (Factor("action", acts),), (Categorical("seen", sees + 1, blank=True),))
+        Agent(str(i), (ActionComponent("action", acts),), (Categorical("seen", sees + 1, blank=True),))
         for i, (acts, sees) in enumerate(zip(actions, observations, strict=True))
     )
     return Spec(name, agents, (Categorical("state", states),), horizon)

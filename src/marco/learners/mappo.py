@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from marco.learners.learner import (
+from marco.learners.base import (
     Metrics,
     OptimiserName,
     RecurrentPolicy,
@@ -42,7 +42,7 @@ class MAPPOState(NamedTuple):
     optimiser: optax.OptState
 
 
-class Advice(NamedTuple):
+class PPOTargets(NamedTuple):
     """What a batch of episodes teaches, computed once before the epochs."""
 
     log_probability: Float[Array, "T B N"]
@@ -57,33 +57,40 @@ class MAPPO:
 
     hidden: int = 64
     critic_hidden: int = 128
-    shared: bool = True
+    share_parameters: bool = True
     """One network for all agents, or one each."""
     factored: bool = True
     """One head per factor of a composite action: the factors are then drawn independently."""
     gamma: float = 0.99
-    gae: float = 0.95
+    gae_lambda: float = 0.95
     """The lambda of generalised advantage estimation."""
     clip_ratio: float = 0.2
-    entropy: float = 0.01
-    value_weight: float = 0.5
+    ent_coef: float = 0.01
+    vf_coef: float = 0.5
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
-    clip: float = 10.0
+    max_grad_norm: float = 10.0
     """The largest norm of a gradient."""
     episodes_per_update: int = 256
     epochs: int = 4
     """Gradient steps on each batch of episodes."""
 
     def __post_init__(self) -> None:
-        counts = ("hidden", "critic_hidden", "episodes_per_update", "epochs", "learning_rate", "clip")
+        counts = (
+            "hidden",
+            "critic_hidden",
+            "episodes_per_update",
+            "epochs",
+            "learning_rate",
+            "max_grad_norm",
+        )
         check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
-        check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae=self.gae)
+        check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae_lambda=self.gae_lambda)
 
     def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> MAPPOState:
         """Draw the networks."""
         key_actor, key_critic = jax.random.split(key)
-        actor = TeamNetwork.create(key_actor, spec, self.hidden, self.shared, self.factored)
+        actor = TeamNetwork.create(key_actor, spec, self.hidden, self.share_parameters, self.factored)
         critic = MLP.create(key_critic, spec.state_width + 1, self.critic_hidden, self.critic_hidden, 1)
         online = ActorCritic(actor, critic)
         return MAPPOState(online, self._optimiser.init(online))
@@ -98,10 +105,10 @@ class MAPPO:
 
     def update(self, key: PRNGKeyArray, state: MAPPOState, episodes: Episode) -> tuple[MAPPOState, Metrics]:
         """A few gradient steps on the new episodes."""
-        advice = self.advice(state.online, episodes)
+        targets = self.targets(state.online, episodes)
 
         def one_epoch(state: MAPPOState, _: None) -> tuple[MAPPOState, Array]:
-            loss, gradient = jax.value_and_grad(self.loss)(state.online, episodes, advice)
+            loss, gradient = jax.value_and_grad(self.loss)(state.online, episodes, targets)
             change, optimiser = self._optimiser.update(gradient, state.optimiser, state.online)
             return MAPPOState(optax.apply_updates(state.online, change), optimiser), loss
 
@@ -112,25 +119,25 @@ class MAPPO:
         """Nothing is kept from episode to episode."""
         return state
 
-    def advice(self, online: ActorCritic, episodes: Episode) -> Advice:
+    def targets(self, online: ActorCritic, episodes: Episode) -> PPOTargets:
         """Advantages and returns of the episodes as the networks saw them when they were played."""
         logs, _ = _log_probability(online.actor, episodes)
         value = online.value(episodes.state)
-        advantage = advantages(episodes, value, self.gamma, self.gae)
-        return Advice(logs, _normalised(advantage, episodes.mask), advantage + value[:-1])
+        advantage = advantages(episodes, value, self.gamma, self.gae_lambda)
+        return PPOTargets(logs, _normalised(advantage, episodes.mask), advantage + value[:-1])
 
-    def loss(self, online: ActorCritic, episodes: Episode, advice: Advice) -> Float[Array, ""]:
+    def loss(self, online: ActorCritic, episodes: Episode, targets: PPOTargets) -> Float[Array, ""]:
         """The clipped surrogate, less the entropy, plus the critic's error."""
         logs, entropy = _log_probability(online.actor, episodes)
-        ratio = jnp.exp(logs - advice.log_probability)
-        gain = surrogate(ratio, advice.advantage[..., None], self.clip_ratio).mean(-1)
-        error = jnp.square(online.value(episodes.state)[:-1] - advice.value)
-        loss = -gain - self.entropy * entropy.mean(-1) + self.value_weight * error
+        ratio = jnp.exp(logs - targets.log_probability)
+        gain = surrogate(ratio, targets.advantage[..., None], self.clip_ratio).mean(-1)
+        error = jnp.square(online.value(episodes.state)[:-1] - targets.value)
+        loss = -gain - self.ent_coef * entropy.mean(-1) + self.vf_coef * error
         return jnp.sum(jnp.where(episodes.mask, loss, 0.0)) / jnp.sum(episodes.mask)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return make_optimiser(self.optimiser, self.learning_rate, self.clip)
+        return make_optimiser(self.optimiser, self.learning_rate, self.max_grad_norm)
 
 
 def surrogate(
@@ -141,18 +148,18 @@ def surrogate(
 
 
 def advantages(
-    episodes: Episode, value: Float[Array, "moments B"], gamma: float, gae: float
+    episodes: Episode, value: Float[Array, "moments B"], gamma: float, gae_lambda: float
 ) -> Float[Array, "T B"]:
     """Generalised advantages; nothing follows the end of an episode."""
     goes_on = ~(episodes.terminated | episodes.truncated)
-    surprise = episodes.reward + gamma * jnp.where(goes_on, value[1:], 0.0) - value[:-1]
+    td_error = episodes.reward + gamma * jnp.where(goes_on, value[1:], 0.0) - value[:-1]
 
     def backwards(following: Float[Array, " B"], step: tuple[Array, ...]) -> tuple[Array, Array]:
-        surprise, goes_on, taken = step
-        advantage = jnp.where(taken, surprise + gamma * gae * jnp.where(goes_on, following, 0.0), 0.0)
+        td_error, goes_on, taken = step
+        advantage = jnp.where(taken, td_error + gamma * gae_lambda * jnp.where(goes_on, following, 0.0), 0.0)
         return advantage, advantage
 
-    steps = (surprise, goes_on, episodes.mask)
+    steps = (td_error, goes_on, episodes.mask)
     return jax.lax.scan(backwards, jnp.zeros(value.shape[1]), steps, reverse=True)[1]
 
 

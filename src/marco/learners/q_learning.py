@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from marco.buffer import Buffer, add, empty_buffer, sample
-from marco.learners.learner import (
+from marco.data.replay import Buffer, add, empty_buffer, sample
+from marco.learners.base import (
     Metrics,
     OptimiserName,
     RecurrentPolicy,
@@ -47,69 +47,77 @@ class QLearner:
 
     mixer: MixerName = "iql"
     hidden: int = 64
-    embedding: int = 32
+    mixing_embed_dim: int = 32
     """Width of QMIX's mixing network."""
-    shared: bool = True
+    share_parameters: bool = True
     """One network for all agents, or one each."""
     factored: bool = False
     """One head per factor of a composite action, summed, or one joint head as in the paper."""
     gamma: float = 0.99
-    trace: float = 0.0
+    td_lambda: float = 0.0
     """The lambda of lambda-returns: 0 looks one step ahead, 1 to the end of the episode."""
     double: bool = True
     optimiser: OptimiserName = "rmsprop"
     learning_rate: float = 1e-4
-    clip: float = 10.0
+    max_grad_norm: float = 10.0
     """The largest norm of a gradient."""
     epsilon_start: float = 1.0
     epsilon_end: float = 0.05
-    epsilon_samples: int = 100_000
+    epsilon_anneal_steps: int = 100_000
     """Over how many samples epsilon goes from its start to its end, linearly."""
-    additive_epsilon_samples: int | None = None
+    additive_epsilon_anneal_steps: int | None = None
     """The same for the VDN teams of `either`, where they need another number."""
-    replay: int = 5_000
+    buffer_size: int = 5_000
     """How many of the last episodes are kept."""
-    batch: int = 32
+    batch_size: int = 32
     """Episodes per gradient step."""
     episodes_per_update: int = 1
     gradient_steps: int = 1
     """Gradient steps per update."""
-    target_every: int = 200
+    target_update_interval: int = 200
     """Updates between two copies of the online network into the target."""
 
     def __post_init__(self) -> None:
-        counts = ("hidden", "embedding", "replay", "batch", "episodes_per_update", "gradient_steps")
-        rates = ("learning_rate", "clip", "target_every", "epsilon_samples")
+        counts = (
+            "hidden",
+            "mixing_embed_dim",
+            "buffer_size",
+            "batch_size",
+            "episodes_per_update",
+            "gradient_steps",
+        )
+        rates = ("learning_rate", "max_grad_norm", "target_update_interval", "epsilon_anneal_steps")
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
-        if self.additive_epsilon_samples is not None:
-            check_positive("QLearner", additive_epsilon_samples=self.additive_epsilon_samples)
+        if self.additive_epsilon_anneal_steps is not None:
+            check_positive("QLearner", additive_epsilon_anneal_steps=self.additive_epsilon_anneal_steps)
             if self.mixer != "either":
                 raise ValueError(
-                    f"QLearner: additive_epsilon_samples is for mixer='either': all teams of {self.mixer!r} "
-                    "are of one kind, so set epsilon_samples."
+                    f"QLearner: additive_epsilon_anneal_steps is for mixer='either': all teams of "
+                    f"{self.mixer!r} are of one kind, so set epsilon_anneal_steps."
                 )
-        shares = ("gamma", "trace", "epsilon_start", "epsilon_end")
+        shares = ("gamma", "td_lambda", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
-        if self.replay < self.batch:
+        if self.buffer_size < self.batch_size:
             raise ValueError(
-                f"QLearner: replay={self.replay} never holds a batch of {self.batch}: make it larger."
+                f"QLearner: buffer_size={self.buffer_size} never holds a batch of {self.batch_size}: "
+                "make it larger."
             )
-        if self.replay % self.episodes_per_update:
+        if self.buffer_size % self.episodes_per_update:
             raise ValueError(
-                f"QLearner: replay={self.replay} must be a multiple of "
+                f"QLearner: buffer_size={self.buffer_size} must be a multiple of "
                 f"episodes_per_update={self.episodes_per_update}."
             )
 
     def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> QState:
         """Draw the networks; the replay is empty."""
         key_team, key_mixer = jax.random.split(key)
-        team = TeamNetwork.create(key_team, spec, self.hidden, self.shared, self.factored)
-        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.embedding, which))
+        team = TeamNetwork.create(key_team, spec, self.hidden, self.share_parameters, self.factored)
+        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.mixing_embed_dim, which))
         return QState(
             online=online,
             target=jax.tree.map(jnp.copy, online),
             optimiser=self._optimiser.init(online),
-            replay=empty_buffer(spec, self.replay),
+            replay=empty_buffer(spec, self.buffer_size),
             updates=jnp.int32(0),
         )
 
@@ -126,7 +134,9 @@ class QLearner:
     def epsilon(self, samples: Int[Array, ""], additive: Bool[ArrayLike, ""] = False) -> Float[Array, ""]:
         """The share of random actions after so many samples; of `either` for a team that adds or does not."""
         over = jnp.where(
-            additive, self.additive_epsilon_samples or self.epsilon_samples, self.epsilon_samples
+            additive,
+            self.additive_epsilon_anneal_steps or self.epsilon_anneal_steps,
+            self.epsilon_anneal_steps,
         )
         done = jnp.clip(samples / over, 0.0, 1.0)
         return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
@@ -134,11 +144,11 @@ class QLearner:
     def update(self, key: PRNGKeyArray, state: QState, episodes: Episode) -> tuple[QState, Metrics]:
         """Store the episodes; take gradient steps on replayed ones, once there are enough of them."""
         replay = add(state.replay, episodes)
-        enough = replay.size >= self.batch
+        enough = replay.size >= self.batch_size
 
         def one_step(carry: tuple[QFunction, optax.OptState], key: PRNGKeyArray) -> tuple[Any, Array]:
             online, optimiser = carry
-            batch = sample(key, replay, self.batch)
+            batch = sample(key, replay, self.batch_size)
             loss, gradient = jax.value_and_grad(self.loss)(online, state.target, batch)
             change, optimiser = self._optimiser.update(gradient, optimiser, online)
             return (optax.apply_updates(online, change), optimiser), loss
@@ -147,14 +157,14 @@ class QLearner:
         after, losses = jax.lax.scan(one_step, before, jax.random.split(key, self.gradient_steps))
         online, optimiser = jax.tree.map(lambda new, old: jnp.where(enough, new, old), after, before)
         updates = state.updates + 1
-        due = updates % self.target_every == 0
+        due = updates % self.target_update_interval == 0
         target = jax.tree.map(lambda new, old: jnp.where(due, new, old), online, state.target)
         loss = jnp.where(enough, losses.mean(), 0.0)
         return QState(online, target, optimiser, replay, updates), {"loss": loss}
 
     def forget(self, state: QState, spec: Spec) -> QState:
         """Empty the replay."""
-        return state._replace(replay=empty_buffer(spec, self.replay))
+        return state._replace(replay=empty_buffer(spec, self.buffer_size))
 
     def loss(self, online: QFunction, target: QFunction, batch: Episode) -> Float[Array, ""]:
         """The mean squared error against the targets, over the steps that were really taken."""
@@ -172,11 +182,11 @@ class QLearner:
     def targets(self, batch: Episode, bootstrap: Float[Array, "moments B V"]) -> Float[Array, "T B V"]:
         """What the values should have been."""
         over = batch.terminated | batch.truncated
-        return lambda_returns(batch.reward, over, batch.mask, bootstrap, self.gamma, self.trace)
+        return lambda_returns(batch.reward, over, batch.mask, bootstrap, self.gamma, self.td_lambda)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return make_optimiser(self.optimiser, self.learning_rate, self.clip)
+        return make_optimiser(self.optimiser, self.learning_rate, self.max_grad_norm)
 
 
 def best_values(
@@ -193,7 +203,7 @@ def lambda_returns(
     mask: Bool[Array, "T B"],
     bootstrap: Float[Array, "T+1 B V"],
     gamma: float,
-    trace: float,
+    td_lambda: float,
 ) -> Float[Array, "T B V"]:
     """G_t = r_t + gamma ((1 - lambda) v_t+1 + lambda G_t+1), where nothing follows the end of an episode.
 
@@ -202,7 +212,7 @@ def lambda_returns(
 
     def backwards(following: Float[Array, "B V"], step: tuple[Array, ...]) -> tuple[Array, Array]:
         reward, over, taken, here, value = step
-        mixed = (1.0 - trace) * value + trace * following
+        mixed = (1.0 - td_lambda) * value + td_lambda * following
         result = reward[:, None] + gamma * jnp.where(over[:, None], 0.0, mixed)
         return jnp.where(taken[:, None], result, here), result
 

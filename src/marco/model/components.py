@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.chance import draw_below
-from marco.model.data import REWARD_VALUES
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
+from marco.model.rows import REWARD_VALUES
+from marco.sampling import draw_below
 from marco.types import Categorical, Continuous, Feature, Spec, binary
 
 
@@ -23,12 +23,12 @@ class Scaling(NamedTuple):
     shift: Float[Array, " columns"]
     scale: Float[Array, " columns"]
 
-    def down(self, raw: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
+    def normalise(self, raw: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
         """In units of their own spread; 0 where there is none."""
         safe = jnp.where(self.scale > 0.0, self.scale, 1.0)
         return jnp.where(self.scale > 0.0, (raw - self.shift) / safe, 0.0)
 
-    def up(self, scaled: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
+    def denormalise(self, scaled: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
         """Back to raw numbers; one that never varied is what it always was."""
         return self.shift + self.scale * scaled
 
@@ -67,20 +67,20 @@ class Component(eqx.Module):
 
     def predict(self, x: Float[Array, " in"], classes: Int[Array, " F"]) -> Prediction:
         """What each member says; numbers in units of their own spread."""
-        scaled = self.inputs.down(x)
+        scaled = self.inputs.normalise(x)
         said = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
         return said._replace(mean=self.bounds.within(said.mean))
 
     def draw(self, key: PRNGKeyArray, member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
         """Draw a row from one member, chosen by a number from 0 to 1."""
-        scaled = self.inputs.down(x)
+        scaled = self.inputs.normalise(x)
         # All chance in one go: on a CPU to draw one number costs more than a layer of a small network.
         luck = jax.random.uniform(key, (self.layout.num_draws,))
         # All members draw and one is kept: in a batch of worlds that is one matrix product, where picking
         # weights world by world would copy them for each.
         every = jax.vmap(lambda one: one.draw(luck, scaled, self.seen))(self.members)
         classes, values = jax.tree.map(lambda leaf: leaf[self._index(member)], every)
-        return Targets(classes, self.values.up(self.bounds.within(values)))
+        return Targets(classes, self.values.denormalise(self.bounds.within(values)))
 
     def one(self, member: Float[Array, ""], prediction: Prediction) -> Prediction:
         """What the chosen member says."""
@@ -149,7 +149,7 @@ class Model(eqx.Module):
         said = self.reward.one(member, self.reward.predict(x, _no_classes(self.reward.layout)))
         if self.reward_values.size:
             return jnp.sum(jnp.exp(said.log_probability[0]) * self.reward_values)
-        return self.reward.values.up(said.mean)[0]
+        return self.reward.values.denormalise(said.mean)[0]
 
     def draw_termination(
         self,
@@ -172,7 +172,7 @@ class Model(eqx.Module):
         if isinstance(self.observation, Known):
             return self.observation.function(key, s, previous)
         drawn = self.observation.draw(key, member, self.inputs.before_step(s, previous))
-        return apart(self.spec, self.observation.layout.join(drawn))
+        return split_observations(self.spec, self.observation.layout.join(drawn))
 
     def available_actions(self, s: Float[Array, " S"]) -> Bool[Array, "N A"]:
         """The actions that are more likely available than not; the likeliest, if none is."""
@@ -185,14 +185,16 @@ class Model(eqx.Module):
         return (chance > 0.5) | (chance >= jnp.max(chance, axis=-1, keepdims=True))
 
 
-def together(spec: Spec, observation: Float[Array, "*batch N O"]) -> Float[Array, "*batch columns"]:
+def concatenate_observations(
+    spec: Spec, observation: Float[Array, "*batch N O"]
+) -> Float[Array, "*batch columns"]:
     """All agents' columns in a row, without padding."""
     return jnp.concatenate(
         [observation[..., i, : a.observation_width] for i, a in enumerate(spec.agents)], -1
     )
 
 
-def apart(spec: Spec, columns: Float[Array, "*batch columns"]) -> Float[Array, "*batch N O"]:
+def split_observations(spec: Spec, columns: Float[Array, "*batch columns"]) -> Float[Array, "*batch N O"]:
     """The inverse of `together`."""
     rows, at = [], 0
     for agent in spec.agents:

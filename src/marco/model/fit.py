@@ -9,26 +9,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from marco.model.components import Component, Known, Model, layouts, together
-from marco.model.data import Data
-from marco.model.ensemble import ComponentFit, FitSettings, Rows, fit_component
+from marco.model.components import Component, Known, Model, concatenate_observations, layouts
+from marco.model.early_stopping import ComponentFit, FitConfig, Rows, fit_component
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
-from marco.model.predictors import PredictorSettings
+from marco.model.predictors import PredictorConfig
+from marco.model.rows import Data
 from marco.types import Spec
 
 
 @dataclass(frozen=True)
-class ModelSettings:
+class ModelConfig:
     """The networks of each component, and how they are trained."""
 
-    dynamics: PredictorSettings
-    reward: PredictorSettings
-    observation: PredictorSettings
-    termination: PredictorSettings
-    available: PredictorSettings
-    training: FitSettings
-    outcomes: FitSettings | None = None
+    dynamics: PredictorConfig
+    reward: PredictorConfig
+    observation: PredictorConfig
+    termination: PredictorConfig
+    available: PredictorConfig
+    training: FitConfig
+    outcomes: FitConfig | None = None
     """How the reward and the termination are trained, if otherwise: what they tell of can be so rare that
     little is gained per row, and nothing for many rounds before it is found out."""
     distances: bool = True
@@ -37,11 +37,11 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.available.kind != "factored":
             raise ValueError(
-                f"ModelSettings: available must be factored, got {self.available.kind!r}: all actions are "
+                f"ModelConfig: available must be factored, got {self.available.kind!r}: all actions are "
                 "asked for at once, so none can be given those before it."
             )
 
-    def training_of(self, name: ComponentName) -> FitSettings:
+    def training_of(self, name: ComponentName) -> FitConfig:
         """How a component is trained."""
         return self.outcomes if self.outcomes and name in ("reward", "termination") else self.training
 
@@ -50,7 +50,7 @@ def fit(
     key: PRNGKeyArray,
     spec: Spec,
     data: Data,
-    settings: ModelSettings,
+    settings: ModelConfig,
     known: dict[ComponentName, Any] | None = None,
 ) -> tuple[Model, dict[ComponentName, ComponentFit]]:
     """Learn every component that is not known from all data, from scratch."""
@@ -68,7 +68,7 @@ def to_learn(known: Iterable[str]) -> list[ComponentName]:
 
 
 def fit_one(
-    key: PRNGKeyArray, spec: Spec, data: Data, settings: ModelSettings, name: ComponentName
+    key: PRNGKeyArray, spec: Spec, data: Data, settings: ModelConfig, name: ComponentName
 ) -> tuple[Component, ComponentFit]:
     """Learn one component: none needs another."""
     inputs = Inputs(spec, settings.distances)
@@ -86,7 +86,7 @@ def fit_one(
 def model_of(
     spec: Spec,
     data: Data,
-    settings: ModelSettings,
+    settings: ModelConfig,
     components: dict[ComponentName, Component],
     known: dict[ComponentName, Any],
 ) -> Model:
@@ -117,7 +117,7 @@ def problem(inputs: Inputs, name: ComponentName, layout: Layout, data: Data) -> 
             return Rows(x, _outcome(name, data), steps.episode, data.num_steps)
         case "observation":
             x = inputs.before_step(moments.state, moments.previous_actions)
-            shown = layout.split(together(inputs.spec, moments.observation))
+            shown = layout.split(concatenate_observations(inputs.spec, moments.observation))
             return Rows(x, shown, moments.episode, data.num_moments)
         case _:
             masks = moments.available[:, *np.nonzero(inputs.spec.actions_exist)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from marco.chance import pick
+from marco.sampling import pick
 from marco.types import Categorical, Feature, blocks
 
 IMPOSSIBLE = -1e9

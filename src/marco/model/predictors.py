@@ -57,7 +57,7 @@ class Predictor(eqx.Module):
         """My unit where `mine`, else the other's."""
 
     @abstractmethod
-    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+    def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """The same, but less sure of its numbers: so much is added to their log-variances."""
 
 
@@ -132,7 +132,7 @@ class Chain(Predictor):
             lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
-    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+    def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """In the last network's bias."""
         count = self.layout.num_values
         bias = self.straight.bias.at[-1, count : 2 * count].add(by)
@@ -198,7 +198,7 @@ class Factored(Predictor):
             self.layout,
         )
 
-    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+    def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """In the last bias of the numbers' network."""
         if not self.numbers.layers:
             return self
@@ -260,7 +260,7 @@ class Recurrent(Predictor):
         """One or the other."""
         return _where(mine[0], self, other)
 
-    def widened(self, by: Float[Array, " C"]) -> "Predictor":
+    def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """There are no numbers here."""
         return self
 
@@ -288,7 +288,7 @@ KINDS: dict[PredictorName, type[Chain | Factored | Recurrent]] = {
 
 
 @dataclass(frozen=True)
-class PredictorSettings:
+class PredictorConfig:
     """Which network, how large, and how many of them make the ensemble."""
 
     kind: PredictorName = "chain"

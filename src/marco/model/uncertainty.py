@@ -5,10 +5,10 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from marco.model.components import Component, Known, Model, together
+from marco.model.components import Component, Known, Model, concatenate_observations
 from marco.model.likelihoods import Prediction
 
-BonusName = Literal["variance", "deviation", "information"]
+BonusName = Literal["variance", "standard-deviation", "mutual-information"]
 
 
 def uncertainty(
@@ -29,7 +29,11 @@ def uncertainty(
         (model.dynamics, model.inputs.before_step(s, a), following),
         (model.reward, model.inputs.after_step(s, a, following), None),
         (model.termination, model.inputs.after_step(s, a, following), None),
-        (model.observation, model.inputs.before_step(following, a), together(model.spec, observation)),
+        (
+            model.observation,
+            model.inputs.before_step(following, a),
+            concatenate_observations(model.spec, observation),
+        ),
         (model.available, model.inputs.moment(following), None),
     ]
     total = jnp.float32(0.0)
@@ -50,9 +54,9 @@ def disagreement(kind: BonusName, prediction: Prediction, varies: Array) -> Floa
     match kind:
         case "variance":
             classes, numbers = _variance(probability), _variance(mean)
-        case "deviation":
+        case "standard-deviation":
             classes, numbers = jnp.sqrt(_variance(probability)), jnp.sqrt(_variance(mean))
-        case "information":
+        case "mutual-information":
             classes = _class_information(prediction.log_probability)
             numbers = _gaussian_information(prediction)
     return jnp.sum(classes) + jnp.sum(jnp.where(varies, numbers, 0.0))

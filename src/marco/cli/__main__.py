@@ -1,0 +1,5 @@
+"""`python -m marco.cli`."""
+
+from marco.cli import main
+
+main()

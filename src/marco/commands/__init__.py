@@ -1,1 +1,0 @@
-"""The sub-commands of `marco`, each a dataclass of its options."""

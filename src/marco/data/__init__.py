@@ -1,0 +1,1 @@
+"""Episodes: replayed, on disk, and logged by others."""

@@ -1,0 +1,108 @@
+"""Real episodes on disk: append-only chunks, each written whole or not at all, before anybody learns from it.
+
+data/chunk-000000.npz, chunk-000001.npz, ... hold the fields of an Episode, with the axes seeds T B in front
+(T + 1 for what is shown at moments). Steps with `mask` False were never taken; episodes without any are
+padding. A sample is a step with `mask` True: their number is the samples used so far.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from marco.data.storage import load_arrays, save_arrays
+from marco.types import Episode, Spec
+
+
+class Dataset:
+    """All real samples of a run, one column per seed."""
+
+    def __init__(self, folder: Path, spec: Spec, seeds: int) -> None:
+        self.folder, self.spec, self.seeds = folder, spec, seeds
+        folder.mkdir(parents=True, exist_ok=True)
+        self._chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
+        self._samples: np.ndarray = sum(map(_steps, self._chunks), np.zeros(seeds, int))
+        expected = [f"chunk-{index:06d}.npz" for index in range(len(self._chunks))]
+        # A write that never finished leaves a hidden file: nothing was learned from it.
+        found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        if found != expected:
+            strange = sorted(set(found) ^ set(expected))[0]
+            raise ValueError(f"{folder / strange} does not belong there, or is missing: chunks are numbered.")
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return len(self._chunks)
+
+    @property
+    def samples(self) -> np.ndarray:
+        """Real steps so far, of each seed."""
+        return self._samples
+
+    def append(self, episodes: Episode) -> None:
+        """Write a chunk (axes seeds T B); when this returns it is on the disk."""
+        chunk: Episode = jax.tree.map(np.asarray, episodes)
+        path = self.folder / f"chunk-{len(self._chunks):06d}.npz"
+        save_arrays(path, chunk._asdict())
+        self._chunks.append(chunk)
+        self._samples = self._samples + _steps(chunk)
+
+    def episodes(self, seed: int, samples: int | None = None, since: int = 0) -> Episode:
+        """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps.
+
+        Those of chunks within the first `since` steps are left out.
+        """
+        parts: list[list[Any]] = []
+        have = 0
+        for chunk in self._chunks:
+            if samples is not None and have >= samples:
+                break
+            mask = np.asarray(chunk.mask)[seed]
+            played = mask.any(0)
+            if have >= since:
+                parts.append([np.asarray(leaf)[seed][:, played] for leaf in chunk])
+            have += int(mask.sum())
+        if not parts:
+            raise ValueError(f"{self.folder} holds no episodes yet.")
+        joined: list[Any] = [np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)]
+        return Episode(*joined)
+
+    def _read(self, path: Path) -> Episode:
+        chunk, spec = read_chunk(path), self.spec
+        needed = (self.seeds, spec.horizon + 1, spec.state_width)
+        shape = np.asarray(chunk.state).shape
+        if (shape[0], shape[1], shape[3]) != needed:
+            raise ValueError(
+                f"{path} holds {shape[0]} seeds of {shape[1] - 1} steps and {shape[3]} state columns; "
+                f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
+            )
+        return chunk
+
+
+def read_chunk(path: Path) -> Episode:
+    """The episodes of a file (axes seeds T B)."""
+    arrays = load_arrays(path)
+    if set(arrays) != set(Episode._fields):
+        raise ValueError(f"{path} is no chunk of real episodes: it holds {', '.join(arrays)}.")
+    return Episode(**arrays)
+
+
+def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """The sizes of a chunk's arrays in a world: of time, then of what follows the episodes."""
+    moments, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
+    return {
+        "observation": (moments, team, spec.observation_width),
+        "state": (moments, spec.state_width),
+        "available": (moments, team, spec.num_actions),
+        "actions": (steps, team),
+        "reward": (steps,),
+        "terminated": (steps,),
+        "truncated": (steps,),
+        "mask": (steps,),
+    }
+
+
+def _steps(chunk: Episode) -> np.ndarray:
+    """The real steps in a chunk, of each seed."""
+    return np.asarray(chunk.mask).sum((1, 2))

@@ -1,0 +1,140 @@
+"""Real episodes that somebody has already: read from the files of a run, or made from arrays of one's own."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from marco.data.dataset import chunk_shapes, read_chunk
+from marco.data.storage import save_arrays
+from marco.types import Episode, Spec
+
+TYPES = {"actions": np.int32, "available": bool, "terminated": bool, "truncated": bool, "mask": bool}
+"""Of a chunk's arrays; the rest are numbers."""
+
+
+class LoggedEpisode(NamedTuple):
+    """One real episode of T steps as numpy arrays, without padding in time."""
+
+    observation: Any
+    """T+1 N O: what every agent saw, before each step and after the last."""
+    state: Any
+    """T+1 S."""
+    actions: Any
+    """T N."""
+    reward: Any
+    """T: the team's."""
+    terminated: bool
+    """Whether the world itself ended it; not so the time limit."""
+    available: Any = None
+    """T+1 N A; every action that an agent has, if not given."""
+
+
+def write_logged(path: Path, spec: Spec, episodes: Sequence[LoggedEpisode]) -> None:
+    """Write episodes as a file for `marco train --data`."""
+    if not episodes:
+        raise ValueError(f"{path} would hold no episodes: give at least one.")
+    columns = [_padded(spec, number, one) for number, one in enumerate(episodes)]
+    fields: list[Any] = [np.stack(leaves, axis=1)[None] for leaves in zip(*columns, strict=True)]
+    chunk = Episode(*fields)
+    check_chunk(Path(path), chunk, spec)
+    save_arrays(Path(path), chunk._asdict())
+
+
+def read_logged(paths: Sequence[Path], world: str, settings: dict[str, Any], spec: Spec) -> list[Episode]:
+    """The chunks (axes seeds T B) of files, data folders or run folders, in the order given."""
+    chunks: list[Episode] = []
+    for path in paths:
+        files = _files(Path(path))
+        _check_world(files[0], world, settings)
+        chunks.extend(check_chunk(file, read_chunk(file), spec) for file in files)
+    return chunks
+
+
+def for_seeds(chunks: list[Episode], seeds: int) -> list[Episode]:
+    """Each seed its own episodes where there are as many seeds, else for all of them those of the first."""
+
+    def spread(leaf: Any) -> Any:
+        return np.asarray(leaf) if len(leaf) == seeds else np.repeat(np.asarray(leaf)[:1], seeds, axis=0)
+
+    chunks = [Episode(*map(spread, chunk)) for chunk in chunks]
+    steps = sum((np.asarray(chunk.mask).sum((1, 2)) for chunk in chunks), np.zeros(seeds, int))
+    if chunks and np.min(steps) == 0:
+        raise ValueError("--data holds no step for some seed: give files that hold real steps.")
+    if np.min(steps) != np.max(steps):
+        raise ValueError(
+            f"--data holds from {np.min(steps)} to {np.max(steps)} steps for different seeds: give all "
+            "chunks of a run, or train another number of seeds, which then all learn from those of the first."
+        )
+    return chunks
+
+
+def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
+    """The chunk with its arrays in their types; refused if it cannot be of a world of this shape."""
+    found: dict[str, Any] = {}
+    for name, shape in chunk_shapes(spec).items():
+        array = np.asarray(getattr(chunk, name))
+        if array.ndim != 3 + len(shape[1:]) or (array.shape[1], *array.shape[3:]) != shape:
+            raise ValueError(
+                f"{path}: {name} has the shape {array.shape}; a world like {spec.name} needs seeds, "
+                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another world."
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{path}: {name} holds numbers that are not finite: leave these episodes out.")
+        found[name] = array.astype(TYPES.get(name, np.float32))
+    counts = np.array([agent.num_actions for agent in spec.agents])
+    if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():
+        raise ValueError(f"{path}: some actions are not among those of {spec.name}: it is of another world.")
+    if not found["mask"].any():
+        raise ValueError(f"{path} holds no step: leave it out.")
+    return Episode(**found)
+
+
+def _padded(spec: Spec, number: int, one: LoggedEpisode) -> list[np.ndarray]:
+    """The fields of an Episode, padded to the horizon: the last moment stays, nothing more is paid."""
+    actions = np.asarray(one.actions)
+    steps, idle = len(actions), spec.horizon - len(actions)
+    if not 1 <= steps <= spec.horizon:
+        raise ValueError(f"episode {number} has {steps} steps; {spec.name} has from 1 to {spec.horizon}.")
+    available = one.available
+    if available is None:
+        available = np.broadcast_to(spec.actions_exist, (steps + 1, *spec.actions_exist.shape))
+    moments = [np.asarray(leaf) for leaf in (one.observation, one.state, available)]
+    if any(len(leaf) != steps + 1 for leaf in moments) or len(one.reward) != steps:
+        raise ValueError(
+            f"episode {number} has {steps} actions: it needs as many rewards, and one moment more of "
+            "observation, state and available."
+        )
+    last = np.arange(spec.horizon) == steps - 1
+    return [
+        *(np.concatenate([leaf, np.repeat(leaf[-1:], idle, axis=0)]) for leaf in moments),
+        np.concatenate([actions, np.repeat(actions[-1:], idle, axis=0)]),
+        np.concatenate([np.asarray(one.reward, np.float32), np.zeros(idle, np.float32)]),
+        last & one.terminated,
+        last & (not one.terminated and steps == spec.horizon),
+        np.arange(spec.horizon) < steps,
+    ]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob("chunk-*.npz")) or sorted(path.glob("data/chunk-*.npz"))
+    if not found:
+        raise ValueError(f"--data: {path} is no file and no folder with chunks: give those of a run.")
+    return found
+
+
+def _check_world(file: Path, world: str, settings: dict[str, Any]) -> None:
+    """A file that lies in a run's folder is of that run's world."""
+    config = file.parent.parent / "config.json"
+    if file.parent.name != "data" or not config.exists():
+        return
+    theirs = json.loads(config.read_text())
+    if (theirs["world"], theirs["settings"]) != (world, settings):
+        raise ValueError(
+            f"{file} is of {theirs['world']} with the settings {theirs['settings']}, this run is of {world} "
+            f"with {settings}: give data of the same world."
+        )

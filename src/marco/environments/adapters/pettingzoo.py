@@ -1,0 +1,281 @@
+"""PettingZoo: any ParallelEnv as a world of the host loop, checked at every step.
+
+What PettingZoo leaves open is settled here: one team reward, one central state, a known horizon, and a
+fixed row for every agent that may ever be there.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+
+from marco.environments.adapters.gymnasium_spaces import MASK, Value
+from marco.environments.adapters.pettingzoo_spec import (
+    AgentId,
+    ParallelEnv,
+    Seat,
+    StateSource,
+    build,
+    factory_at,
+    horizon_of,
+    joint_features,
+    seats_of,
+    state_columns,
+)
+from marco.environments.base import WorldError
+from marco.types import NO_ACTION, Spec, TimeStep
+
+__all__ = ["PettingZooWorld", "RewardRule", "StateSource", "WorldError", "from_path"]
+
+RewardRule = Literal["mean", "sum"]
+"""How the agents' rewards become the team's. Absent agents count as 0, so that its scale never changes."""
+
+
+class Outcome(NamedTuple):
+    """What `ParallelEnv.step` returns, by name."""
+
+    observations: Mapping[AgentId, Value]
+    rewards: Mapping[AgentId, Value]
+    terminations: Mapping[AgentId, Value]
+    truncations: Mapping[AgentId, Value]
+    infos: Mapping[AgentId, Value]
+
+
+class PettingZooWorld:
+    """A ParallelEnv as a `HostWorld`. `settings` are the keyword arguments of an `env` given as a factory.
+
+    An agent that is not there sees zeros, earns nothing and has only action 0, which is not sent. At the
+    end of the episode whoever acted last is still shown, so that the true last observation is not lost.
+    """
+
+    def __init__(
+        self,
+        env: ParallelEnv | Callable[..., ParallelEnv],
+        *,
+        horizon: int | None = None,
+        reward: RewardRule = "mean",
+        state: StateSource = "auto",
+        **settings: Any,
+    ) -> None:
+        _check_choice("reward", reward, get_args(RewardRule))
+        _check_choice("state", state, get_args(StateSource))
+        self._env = build(env, settings)
+        self._name = str(self._env)
+        self._seats = seats_of(self._env, self._name)
+        self._shares = len(self._seats) if reward == "mean" else 1
+        self._state_columns = None if state == "joint" else state_columns(self._env, self._name, state)
+        self.spec = Spec(
+            name=self._name,
+            agents=tuple(seat.agent for seat in self._seats),
+            state=self._state_columns.features if self._state_columns else joint_features(self._seats),
+            horizon=horizon_of(self._env, self._name) if horizon is None else horizon,
+        )
+        self._time = 0
+        self._live: list[AgentId] = []
+        # None while no episode is under way: before the first, after the end, and after an error in a step.
+        self._available: Bool[np.ndarray, "N A"] | None = None
+
+    def reset(self, seed: int) -> TimeStep:
+        """Begin an episode; the seed is passed on to the environment."""
+        self._available, self._time = None, 0
+        with _noted(f"In reset(seed={seed}) of {self._name}."):
+            returned = self._env.reset(seed=seed)
+        observations, infos = _unpack(returned, ("observations", "infos"), self._where("reset"))
+        self._live = self._known_agents()
+        if not self._live:
+            raise WorldError(f"{self._where()}: no agents after reset. Set `agents` in reset.")
+        nobody_acted = np.full(len(self._seats), NO_ACTION, np.int32)
+        return self._show(self._live, observations, infos, previous_actions=nobody_acted)
+
+    def step(self, actions: Shaped[np.ndarray, "..."]) -> TimeStep:
+        """Take one real step with one action index per agent, in the order of `spec.agents`."""
+        chosen = self._check_actions(actions)
+        acted, self._available = self._live, None
+        sent = {
+            seat.id: seat.actions.native(int(action))
+            for seat, action in zip(self._seats, chosen, strict=True)
+            if seat.id in acted
+        }
+        self._time += 1
+        with _noted(f"In step {self._time} of {self._name}, with the actions {sent}."):
+            returned = self._env.step(sent)
+        outcome = Outcome(*_unpack(returned, Outcome._fields, self._where("step")))
+        return self._settle(acted, chosen, outcome)
+
+    def close(self) -> None:
+        """Let the environment give back what it holds."""
+        self._env.close()
+
+    def _check_actions(self, actions: Shaped[np.ndarray, "..."]) -> Int[np.ndarray, " N"]:
+        if self._available is None:
+            raise RuntimeError(f"{self._where()}: no episode is under way. Call reset(seed) before step.")
+        array = np.asarray(actions)
+        if array.shape != (len(self._seats),) or array.dtype.kind not in "iu":
+            raise ValueError(
+                f"{self._where()}: actions must be {len(self._seats)} integers, one per agent, "
+                f"got {array.dtype} of shape {array.shape}: {array}."
+            )
+        for agent, action, open_ in zip(self.spec.agents, array.tolist(), self._available, strict=True):
+            if not (0 <= action < agent.num_actions and open_[action]):
+                label = agent.action_label(action) if 0 <= action < agent.num_actions else "no such action"
+                raise ValueError(
+                    f"{self._where()}: agent {agent.name!r} cannot take action {action} ({label}). "
+                    f"Choose one of {np.flatnonzero(open_).tolist()}."
+                )
+        return array.astype(np.int32)
+
+    def _settle(self, acted: list[AgentId], chosen: Int[np.ndarray, " N"], outcome: Outcome) -> TimeStep:
+        """Who is left, what the team earned, and whether and how the episode ended."""
+        for field in ("rewards", "terminations", "truncations"):
+            self._require(acted, field, getattr(outcome, field))
+        here = self._known_agents()
+        terminated = {agent for agent in {*acted, *here} if outcome.terminations.get(agent)}
+        ended = terminated | {agent for agent in {*acted, *here} if outcome.truncations.get(agent)}
+        # An agent that has ended is gone, even where the environment forgets to strike it from its list.
+        self._live = [agent for agent in here if agent not in ended]
+        over = not self._live or ended.issuperset(acted)
+        last_to_end = ended.intersection(acted)
+        by_itself = over and bool(last_to_end) and terminated.issuperset(last_to_end)
+        # At the end all leave at once, and what they then saw is the true last observation.
+        shown = [agent for agent in acted if outcome.observations.get(agent) is not None]
+        return self._show(
+            shown if over else self._live,
+            outcome.observations,
+            outcome.infos,
+            previous_actions=chosen,
+            reward=self._team_reward({*acted, *self._live}, outcome.rewards),
+            terminated=by_itself,
+            truncated=not by_itself and (over or self._time >= self.spec.horizon),
+        )
+
+    def _known_agents(self) -> list[AgentId]:
+        possible = {seat.id for seat in self._seats}
+        if unknown := [agent for agent in self._env.agents if agent not in possible]:
+            raise WorldError(
+                f"{self._where()}: unknown agent {unknown[0]!r} appeared. "
+                "Name every agent that may ever appear in the environment's possible_agents."
+            )
+        return list(self._env.agents)
+
+    def _team_reward(self, earners: Collection[AgentId], rewards: Mapping[AgentId, Value]) -> float:
+        # Summed in the order of the seats: a set has none, and the order decides the last bit of a sum.
+        earned = [(seat.id, rewards.get(seat.id, 0.0)) for seat in self._seats if seat.id in earners]
+        for agent, reward in earned:
+            array = np.asarray(reward)
+            if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+                raise WorldError(
+                    f"{self._where()}: agent {agent!r} got the reward {reward!r}, which is no finite number. "
+                    "Correct the environment's rewards."
+                )
+        return float(sum(np.asarray(reward).item() for _, reward in earned)) / self._shares
+
+    def _show(
+        self,
+        shown: list[AgentId],
+        observations: Mapping[AgentId, Value],
+        infos: Mapping[AgentId, Value],
+        *,
+        previous_actions: Int[np.ndarray, " N"],
+        reward: float = 0.0,
+        terminated: bool = False,
+        truncated: bool = False,
+    ) -> TimeStep:
+        self._require(shown, "observations", observations)
+        last = terminated or truncated
+        observation = np.zeros((len(self._seats), self.spec.observation_width), np.float32)
+        available = np.zeros((len(self._seats), self.spec.num_actions), np.bool_)
+        available[:, 0] = True
+        for row, seat in enumerate(self._seats):
+            if seat.id in shown:
+                where, seen = self._where(agent=seat.id), observations[seat.id]
+                encoded = seat.columns.encode(seen, where)
+                observation[row, : encoded.size] = encoded
+                mask = _mask(seat, seen, infos.get(seat.id), where, last=last)
+                available[row, : mask.size] = mask
+        arrays: dict[str, Any] = {
+            "observation": observation,
+            "state": self._central(shown, observation),
+            "available": available,
+            "previous_actions": previous_actions,
+            "reward": np.float32(reward),
+            "terminated": np.bool_(terminated),
+            "truncated": np.bool_(truncated),
+        }
+        self._available = None if last else available
+        return TimeStep(**arrays)
+
+    def _require(self, agents: list[AgentId], field: str, given: Mapping[AgentId, Value]) -> None:
+        if missing := [agent for agent in agents if agent not in given]:
+            raise WorldError(
+                f"{self._where()}: agent {missing[0]!r} is missing from the {field}, which name "
+                f"{list(given)}. Return an entry for every agent that acted or is now in `agents`."
+            )
+
+    def _central(
+        self, shown: list[AgentId], observation: Float[np.ndarray, "N O"]
+    ) -> Float[np.ndarray, " S"]:
+        if self._state_columns:
+            with _noted(f"In state() after step {self._time} of {self._name}."):
+                value = self._env.state()
+            return self._state_columns.encode(value, self._where("state()"))
+        parts = []
+        for row, agent in enumerate(self.spec.agents):
+            present = np.full(1, self._seats[row].id in shown, np.float32)
+            parts += [present, observation[row, : agent.observation_width]]
+        return np.concatenate(parts)
+
+    def _where(self, call: str = "", agent: AgentId | None = None) -> str:
+        words = f"{self._name}, step {self._time}"
+        return words + (f", {call}" if call else "") + (f", agent {agent!r}" if agent is not None else "")
+
+
+def from_path(
+    path: str,
+    *,
+    horizon: int | None = None,
+    reward: RewardRule = "mean",
+    state: StateSource = "auto",
+    **settings: Any,
+) -> PettingZooWorld:
+    """The world that `package.module:function` makes when it is called with `settings`."""
+    return PettingZooWorld(factory_at(path), horizon=horizon, reward=reward, state=state, **settings)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+
+
+def _mask(seat: Seat, seen: Value, info: Value, where: str, *, last: bool) -> Bool[np.ndarray, " A"]:
+    raw = seen.get(MASK) if seat.columns.mask_key else (info or {}).get(MASK)
+    if raw is None and seat.columns.mask_key:
+        raise WorldError(f"{where}: the observation has no {MASK!r}, which its space promises. Return one.")
+    if raw is None:
+        return np.ones(seat.agent.num_actions, np.bool_)
+    mask = seat.actions.mask(raw, where)
+    if not mask.any() and not last:
+        raise WorldError(
+            f"{where}: the action mask leaves no action. Offer at least one, or end the agent's episode."
+        )
+    # After the end nobody acts, but a row without any action would make the maximum over it infinite.
+    return mask if mask.any() else np.arange(mask.size) == 0
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(note)
+        raise
+
+
+def _unpack(returned: Value, fields: tuple[str, ...], where: str) -> tuple[Mapping[AgentId, Value], ...]:
+    if not isinstance(returned, tuple) or len(returned) != len(fields):
+        raise WorldError(f"{where}: must return the dicts ({', '.join(fields)}), got {returned!r}.")
+    for field, given in zip(fields, returned, strict=True):
+        if not isinstance(given, Mapping):
+            raise WorldError(f"{where}: {field} must be a dict keyed by agent, got {given!r}.")
+    return returned

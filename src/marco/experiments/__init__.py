@@ -1,1 +1,0 @@
-"""Runs: settings, loops, folders and figures."""

@@ -1,0 +1,1 @@
+"""The .dpomdp file format."""

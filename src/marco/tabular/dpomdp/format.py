@@ -1,0 +1,74 @@
+"""The .dpomdp file format: read and written, gzipped files too.
+
+Two dialects are read. The one is that of the MADP toolbox; the other quotes its names and has the short
+form `R: JA : s : r`. A later T or O line overwrites an earlier one. A reward that names s' or o adds its
+expected share to R(s, a); one that names neither sets it.
+"""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from marco.tabular.dpomdp.reader import Reader
+from marco.tabular.dpomdp.tokens import FormatError, Lines, significant_lines
+from marco.tabular.problem import DecPOMDP
+
+__all__ = ["FormatError", "parse", "read", "text", "write"]
+
+
+def read(path: Path) -> DecPOMDP:
+    """The problem in a .dpomdp or .dpomdp.gz file."""
+    if not path.is_file():
+        raise FormatError(f"there is no file {str(path)!r}: give the path of a .dpomdp file.")
+    data = path.read_bytes()
+    try:
+        content = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} cannot be read as text or gzipped text: {error}.") from error
+    return parse(content, str(path), path.name.removesuffix(".gz").removesuffix(".dpomdp"))
+
+
+def parse(content: str, file: str = "<text>", name: str = "problem") -> DecPOMDP:
+    """The problem that a text in the format describes; `file` is what errors call it."""
+    return Reader(name, Lines(file, list(significant_lines(content)))).problem()
+
+
+def write(problem: DecPOMDP, path: Path) -> None:
+    """Write a problem so that `read` gives the same tables; gzipped if the name ends in .gz."""
+    data = text(problem).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def text(problem: DecPOMDP) -> str:
+    """The problem in the format, in full precision; entries of 0 are left out."""
+    lines = [
+        f"# {problem.name}",
+        "agents: " + _listed(problem.agents),
+        f"discount: {problem.discount!r}",
+        "values: reward",
+        "states: " + _listed(problem.states),
+        "start:",
+        " ".join(repr(float(p)) for p in problem.d0),
+        "actions:",
+        *map(_listed, problem.actions),
+        "observations:",
+        *map(_listed, problem.observations),
+    ]
+    for action in range(problem.num_joint_actions):
+        each = " ".join(map(str, np.unravel_index(action, problem.num_actions)))
+        for s, after in np.argwhere(problem.P[:, action] > 0.0):
+            lines.append(f"T: {each} : {s} : {after} : {float(problem.P[s, action, after])!r}")
+        for after, seen in np.argwhere(problem.O[action] > 0.0):
+            shown = " ".join(map(str, np.unravel_index(seen, problem.num_observations)))
+            lines.append(f"O: {each} : {after} : {shown} : {float(problem.O[action, after, seen])!r}")
+    for s, action in np.argwhere(problem.R != 0.0):
+        each = " ".join(map(str, np.unravel_index(action, problem.num_actions)))
+        lines.append(f"R: {each} : {s} : * : * : {float(problem.R[s, action])!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """The names, or their number where they are but indices."""
+    numbered = names == tuple(str(i) for i in range(len(names)))
+    return str(len(names)) if numbered else " ".join(name.replace(" ", "-") for name in names)

@@ -1,0 +1,1 @@
+"""Adapted R-MAX and what it is compared with."""

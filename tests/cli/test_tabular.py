@@ -1,0 +1,94 @@
+import json
+import math
+import sys
+
+import pytest
+import tyro
+
+from marco.cli.rmax import Rmax
+from marco.cli.solve import Bound, Solve
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command as the command line would; what it printed."""
+
+    def run_command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["marco", *arguments])
+        tyro.cli(Solve | Rmax | Bound, prog="marco").run()
+        return capsys.readouterr().out
+
+    return run_command
+
+
+def test_solve_shows_value_and_trees(run):
+    out = run("solve", "dectiger", "--horizon", "3")
+    assert "dectiger, horizon 3: value 5.190812" in out
+    assert "  hear-left: listen\n    hear-left: open-right\n    hear-right: listen" in out
+
+
+def test_solve_in_json_and_from_a_file(run, tmp_path):
+    from marco.tabular.dpomdp.format import write
+    from marco.tabular.library import load
+
+    write(load("recycling"), tmp_path / "mine.dpomdp.gz")
+    found = json.loads(run("solve", str(tmp_path / "mine.dpomdp.gz"), "--horizon", "3", "--json"))
+    assert found["problem"] == "mine"
+    assert found["value"] == pytest.approx(10.660125)
+    assert found["optimal"]
+    assert len(found["policy"]) == 2
+    assert len(found["policy"][0]["actions"]) == 3
+
+
+def test_solve_within_a_time(run):
+    found = json.loads(run("solve", "dectiger", "--horizon", "7", "--time", "0.3", "--json"))
+    assert not found["optimal"]
+    assert found["value"] <= 9.993568 <= found["upper"]
+
+
+def test_rmax_reports_runs_and_draws_them(run, tmp_path):
+    path = tmp_path / "runs.png"
+    asked = ("rmax", "counterexample", "--horizon", "5", "--m", "5", "--runs", "2", "--unknown", "self-loop")
+    out = json.loads(run(*asked, "--json", "--figure", str(path)))
+    assert out["failing"] == 2
+    assert out["regret_mean"] == pytest.approx(0.14)
+    assert out["failing_interval"] == pytest.approx([0.1581, 1.0], abs=1e-4)
+    assert out["escapes_most"] <= out["escapes_limit"] == 5 * 24
+    assert [life["final"] for life in out["each"]] == [True, True]
+    assert sum(phase["episodes"] for phase in out["each"][0]["phases"]) == 5_000
+    assert path.read_bytes()[:4] == b"\x89PNG"
+    words = run(*asked[:-4], "--episodes", "20")
+    assert "1 of 1 runs end with a team that lacks more than 0.05" in " ".join(words.split())
+
+
+@pytest.mark.parametrize("method", ["random", "epsilon-greedy", "psrl", "bonus", "centralised"])
+def test_rmax_by_other_methods(run, method):
+    asked = ("rmax", "recycling", "--horizon", "2", "--method", method, "--episodes", "30", "--json")
+    assert json.loads(run(*asked))["method"] == method
+
+
+def test_bound_says_when_it_is_vacuous(run):
+    asked = ("bound", "--states", "16", "--joint-actions", "25", "--horizon", "3", "--epsilon", "0.1")
+    out = json.loads(run(*asked, "--delta", "0.1", "--json"))
+    assert out["repaired"]["m"] == 149_549
+    assert math.log10(out["printed"]["m"]) == pytest.approx(11.6, abs=0.05)
+    assert "vacuous in practice" in out["repaired"]["verdict"]
+    assert "vacuous in practice" in " ".join(run(*asked, "--delta", "0.1").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("solve", "tiger", "--horizon", "2"), "unknown problem 'tiger'"),
+        (("solve", "dectiger", "--horizon", "0"), "needs a horizon of at least 1, got 0"),
+        (("solve", "switch", "--horizon", "2", "--set", "agents"), "--set takes name=value, got 'agents'"),
+        (("rmax", "dectiger", "--horizon", "2", "--runs", "0"), "--runs must be at least 1, got 0"),
+        (("rmax", "dectiger", "--horizon", "2", "--m", "0"), "m must be at least 1, got 0"),
+        (("rmax", "dectiger", "--horizon", "2", "--figure", "no/such/a.png"), "there is no folder"),
+        (("rmax", "dectiger", "--horizon", "2", "--figure", "a.txt"), "'a.txt' must end in one of"),
+        (("rmax", "dectiger", "--horizon", "2", "--epsilon", "-1"), "--epsilon must not be negative"),
+    ],
+)
+def test_mistakes(run, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(*arguments)

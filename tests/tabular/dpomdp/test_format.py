@@ -1,0 +1,154 @@
+import gzip
+
+import numpy as np
+import pytest
+
+from helpers.random_tables import benchmark_problem
+from marco.tabular.dpomdp.format import FormatError, parse, read, text, write
+from marco.tabular.library import PROBLEMS, load
+
+HEADER = """
+agents: 2
+discount: 1
+values: reward
+states: good bad
+start: good
+actions:
+go stay
+2
+observations:
+1
+dark light
+"""
+BODY = """
+T: * :
+identity
+T: go * : good :
+0.25 0.75
+O: * :
+uniform
+O: stay 1 : bad : 0 light : 1
+O: stay 1 : bad : 0 dark : 0
+"""
+
+
+def test_wildcards_rows_and_overwriting():
+    problem = parse(HEADER + BODY + "R: stay *: bad : * : * : -2\nR: 3 : * : * : * : +.5e1")
+    np.testing.assert_array_equal(problem.P[0], [[0.25, 0.75], [0.25, 0.75], [1, 0], [1, 0]])
+    np.testing.assert_array_equal(problem.O[3], [[0.5, 0.5], [0, 1]])
+    np.testing.assert_array_equal(problem.R, [[0, 0, 0, 5], [0, 0, -2, 5]])
+    np.testing.assert_array_equal(problem.d0, [1, 0])
+    assert problem.actions == (("go", "stay"), ("0", "1"))
+
+
+def test_rewards_of_next_states_and_observations_are_expectations():
+    """From good, go leads to bad with 0.75; there light is seen with 0.5: 8 * 0.75 * 0.5 + 4 * 0.25."""
+    rewards = "R: go 0 : good : bad : * light : 8\nR: go 0 : good : good : * : 4"
+    assert parse(HEADER + BODY + rewards).R[0, 0] == pytest.approx(8 * 0.75 * 0.5 + 4 * 0.25)
+    rows = "R: go 0 : good : bad :\n0 8\nR: go 0 : bad :\n1 1\n2 4"
+    assert parse(HEADER + BODY + rows).R[0, 0] == pytest.approx(3.0)
+    assert parse(HEADER + BODY + rows).R[1, 0] == pytest.approx(3.0)  # bad stays bad, dark or light
+
+
+def test_the_dialect_with_quotes_and_short_rewards():
+    quoted = HEADER.replace("reward", '"reward"').replace("good bad", '"good" "bad"')
+    problem = parse(quoted + BODY + 'R: "*" : "good" : 1.5  # short')
+    np.testing.assert_array_equal(problem.R, [[1.5] * 4, [0.0] * 4])
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("start:\nuniform", [0.5, 0.5]),
+        ("start:\n0.1 0.9", [0.1, 0.9]),
+        ("start: 1", [0, 1]),
+        ("start include: bad good", [0.5, 0.5]),
+        ("start exclude: 0", [0, 1]),
+    ],
+)
+def test_ways_to_start(start, expected):
+    problem = parse(HEADER.replace("start: good", start) + BODY)
+    np.testing.assert_allclose(problem.d0, expected)
+
+
+def test_costs_are_negative_rewards():
+    problem = parse(HEADER.replace("values: reward", "values: cost") + BODY + "R: * : good : * : * : 3")
+    assert (problem.R[0] == -3.0).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEADER + BODY + "T: 0 : good :\n0.5 0.4", r"f:22: T: go 0 : good sums to 0.9: probabilities must"),
+        (HEADER + BODY + "O: 0 : good :\n1.5 -0.5", r"f:22: O: go 0 : good has the entry -0.5: a prob"),
+        (HEADER + BODY + "T: 0 : ugly : good : 1", r"f:22: unknown state 'ugly': use one of good, bad, an"),
+        (HEADER + BODY + "T: fly 0 : good : good : 1", r"f:22: unknown action 'fly'"),
+        (HEADER + BODY + "T: 9 : good : good : 1", r"f:22: joint action 9 is beyond the last, 3"),
+        (HEADER + BODY + "T: go : good : good : 1", r"f:22: a joint action has one word for each of 2"),
+        (HEADER + BODY + "R: 0 : 0 : 0 : 0 0 : x", r"f:22: expected a number, got 'x'"),
+        (HEADER + BODY + "X: 1", r"f:22: expected a line that begins with T:, O: or R:"),
+        (HEADER + BODY + "T: 0 : good :", r"f:22: the file ends where a row of 2 numbers should follow"),
+        (HEADER + BODY + "T: 0 : good :\n1", r"f:23: expected a row of 2 numbers, got 1"),
+        (
+            HEADER + "R: * : good : bad : * : 1\n" + BODY,
+            r"there is no line for T: go 0 : good: give its T lines before",
+        ),
+        (
+            HEADER + BODY + "R: * : * : bad : * : 1\nT: * :\nidentity",
+            r"f:23: T stands after the reward in line 22",
+        ),
+        (HEADER.replace("good bad", "good good") + BODY, r"f:5: two states have the same name"),
+        (HEADER.replace("values: reward\n", "") + BODY, r"f:4: expected 'values:', got 'states: good bad'"),
+        (
+            HEADER.replace("start: good", "start exclude: *") + BODY,
+            r"f:6: start 'exclude \*' leaves no state",
+        ),
+        (HEADER, r"there is no line for T: go 0 : good"),
+        ("", r"f:0: the file ends where 'agents:' should follow"),
+    ],
+)
+def test_mistakes_are_named_with_file_line_and_cure(content, message):
+    with pytest.raises(FormatError, match=message):
+        parse(content, "f")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(FormatError, match="there is no file"):
+        read(tmp_path / "none.dpomdp")
+    (tmp_path / "bad.dpomdp.gz").write_bytes(b"plain")
+    with pytest.raises(FormatError, match="cannot be read as text or gzipped text"):
+        read(tmp_path / "bad.dpomdp.gz")
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "bridge"])
+@pytest.mark.parametrize("suffix", ["dpomdp", "dpomdp.gz"])
+def test_what_is_written_is_read_again(name, suffix, tmp_path):
+    problem, path = load(name), tmp_path / f"{name}.{suffix}"
+    write(problem, path)
+    again = load(str(path))
+    np.testing.assert_array_equal(again.R, problem.R)
+    for table in ("P", "O", "d0"):
+        np.testing.assert_allclose(getattr(again, table), getattr(problem, table), rtol=1e-12)
+    assert again.actions == problem.actions
+
+
+def test_zipped_files_hold_the_text(tmp_path):
+    write(load("dectiger"), tmp_path / "a.dpomdp.gz")
+    assert gzip.decompress((tmp_path / "a.dpomdp.gz").read_bytes()).decode() == text(load("dectiger"))
+
+
+@pytest.mark.parametrize(("file", "ours"), [("mabc", "broadcast-channel"), ("recycling", "recycling")])
+def test_our_problems_are_those_that_others_wrote(file, ours):
+    theirs, problem = benchmark_problem(file), load(ours)
+    for table in ("P", "R", "O", "d0"):
+        np.testing.assert_allclose(getattr(problem, table), getattr(theirs, table), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("file", "sizes", "rewards"),
+    [("Grid3x3corners", (81, 25, 81), (0.0, 1.0)), ("Mars", (256, 36, 64), (-11.0, 6.0))],
+)
+def test_large_files(file, sizes, rewards):
+    problem = benchmark_problem(file)
+    assert (problem.num_states, problem.num_joint_actions, problem.num_joint_observations) == sizes
+    assert (problem.R.min(), problem.R.max()) == rewards

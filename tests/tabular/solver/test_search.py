@@ -1,0 +1,254 @@
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+
+from helpers.random_tables import benchmark_problem, random_dynamics, turn_taking
+from marco.tabular import learning, options, solver
+from marco.tabular.library import load
+from marco.tabular.policies import all_policies, brute_force, number_of_policies, random_team, value
+from marco.tabular.problem import Dynamics
+from marco.tabular.solver.best_response import TooManyBeliefsError, best_response, jesp
+from marco.tabular.solver.bounds import mdp_bound, pomdp_bound, prepare
+from marco.tabular.solver.occupancy import Histories
+from marco.tabular.solver.search import solve
+from marco.tabular.solver.two_steps import two_steps
+
+PUBLISHED = [
+    *(("dectiger", h, v) for h, v in ((2, -4.0), (3, 5.190812), (4, 4.802755), (5, 7.026451))),
+    *(("broadcast-channel", h, v) for h, v in ((2, 2.0), (3, 2.99), (4, 3.89), (5, 4.79), (10, 9.29))),
+    *(("broadcast-channel", h, v) for h, v in ((20, 18.313228), (30, 27.421850))),
+    *(("recycling", h, v) for h, v in ((2, 7.0), (3, 10.660125), (4, 13.38), (5, 16.486), (6, 19.5542))),
+    ("recycling", 10, 31.863889),
+    *(("gridsmall", h, v) for h, v in ((1, 0.37), (2, 0.91), (3, 1.550444), (4, 2.241577))),
+]
+IN_FILES = [
+    *(("Grid3x3corners", h, v) for h, v in ((2, 0.0), (3, 0.1332), (4, 0.4329), (5, 0.895656))),
+    *(("Mars", h, v) for h, v in ((2, 5.8), (3, 9.38), (4, 10.1808))),
+    ("mabc", 5, 4.79),
+    ("recycling", 5, 16.486),
+]
+
+
+@pytest.mark.parametrize(("name", "horizon", "published"), PUBLISHED)
+def test_published_optima(name, horizon, published):
+    found = solve(load(name).dynamics, horizon)
+    assert found.optimal
+    assert found.lower == pytest.approx(published, abs=6e-7)
+
+
+@pytest.mark.parametrize(("name", "horizon", "published"), IN_FILES)
+def test_published_optima_of_files_that_others_wrote(name, horizon, published):
+    found = solve(benchmark_problem(name).dynamics, horizon)
+    assert found.optimal
+    assert found.lower == pytest.approx(published, abs=6e-7)
+
+
+# 200 problems: two agents, agents that differ, three agents, three steps.
+SHAPES = [
+    *[((2, 2), (2, 2), 2, seed) for seed in range(100)],
+    *[((3, 2), (1, 2), 2, seed) for seed in range(50)],
+    *[((2, 2, 2), (1, 2, 1), 2, seed) for seed in range(10)],
+    *[((2, 2), (1, 1), 3, seed) for seed in range(37)],
+    *[((2, 2), (1, 2), 3, seed) for seed in range(3)],
+]
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_the_solver_finds_what_brute_force_finds(part):
+    for actions, observations, horizon, seed in SHAPES[part::8]:
+        rng = np.random.default_rng(seed)
+        dynamics = random_dynamics(rng, int(rng.integers(2, 5)), actions, observations)
+        best, _ = brute_force(dynamics, horizon)
+        found = solve(dynamics, horizon)
+        assert found.optimal
+        assert found.lower == pytest.approx(best, abs=1e-9)
+        assert value(dynamics, found.team) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_agents_take_turns_the_solver_finds_what_brute_force_finds(seed):
+    dynamics = turn_taking(np.random.default_rng(seed))
+    found = solve(dynamics, 2)
+    assert found.optimal
+    assert found.lower == pytest.approx(brute_force(dynamics, 2)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("agents", "actions", "horizon"), [(2, 3, 3), (3, 2, 3), (2, 2, 4), (3, 2, 4)])
+def test_two_steps_at_once_change_no_optimum(agents, actions, horizon, monkeypatch):
+    cases = [turn_taking(np.random.default_rng(seed), agents, 6, actions) for seed in range(5)]
+    found = [solve(dynamics, horizon) for dynamics in cases]
+    for module in (solver, options):
+        monkeypatch.setattr(module, "lone_choices_of", lambda stages, histories, allowed: None)
+    plain = [solve(dynamics, horizon) for dynamics in cases]
+    assert all(one.optimal for one in found + plain)
+    assert [one.lower for one in found] == pytest.approx([one.lower for one in plain], abs=1e-8)
+
+
+def test_where_nothing_follows_any_more_two_steps_are_not_planned():
+    """Every outcome may be over, or too unlikely to be followed."""
+    dynamics = turn_taking(np.random.default_rng(3), 2, 6)
+    stages = prepare(dynamics, 3)
+    search = solver.Search(stages, None, elapsed=lambda: 0.0)
+    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
+    none = np.zeros_like(choices.outcomes)
+    assert two_steps(stages, 0, start, choices.rewards, choices.outcomes, choices.lone) is not None
+    assert two_steps(stages, 0, start, choices.rewards, none, choices.lone) is None
+
+
+def test_two_steps_at_once_are_bounded_from_above():
+    """The bound of every rule of the last step but one is what the rule earns; no better one is left out."""
+    dynamics = turn_taking(np.random.default_rng(3), 2, 6)
+    stages = prepare(dynamics, 2)
+    search = solver.Search(stages, None, elapsed=lambda: 0.0)
+    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
+    earned = []
+    for rule in choices.rules(lambda: -math.inf):
+        reward, moved = choices.follow(rule)
+        exact = reward + search.visit(moved.histories, 1, -math.inf).lower
+        assert rule.bound == pytest.approx(exact, abs=1e-9)
+        earned.append(exact)
+    assert len(earned) == math.prod(len(actions) for actions in choices.lone.options)
+
+
+def test_the_number_of_policies():
+    """Dec-Tiger at horizon 3: a tree of 1 + 2 + 4 nodes with 3 actions each."""
+    assert number_of_policies(3, 2, 3) == 3**7 == 2187
+    assert len(list(all_policies(2, 2, 2))) == number_of_policies(2, 2, 2) == 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounds_enclose_the_optimum(seed):
+    dynamics = random_dynamics(np.random.default_rng(seed))
+    found = solve(dynamics, 3)
+    shared, central = pomdp_bound(dynamics, 3), mdp_bound(dynamics, 3)
+    low, _ = jesp(np.random.default_rng(seed), prepare(dynamics, 3), 3)
+    assert low - 1e-9 <= found.lower <= shared + 1e-9 <= central + 2e-9
+
+
+def test_shared_observations_of_the_tiger_are_worth_what_is_published():
+    """Q_POMDP of Dec-Tiger at horizon 3 and Q_MDP, by hand: 20 at every step."""
+    dynamics = load("dectiger").dynamics
+    assert mdp_bound(dynamics, 3) == pytest.approx(60.0)
+    # Two pairs of equal ears: the belief after listening twice, then the better of opening and listening.
+    right, wrong = 0.85**2, 0.15**2
+    assert pomdp_bound(dynamics, 1) == pytest.approx(-2.0)
+    agree = right / (right + wrong)
+    once = (right + wrong) * max(20 * agree - 50 * (1 - agree), -2.0) + (1 - right - wrong) * -2.0
+    assert pomdp_bound(dynamics, 2) == pytest.approx(-2.0 + once)
+    with pytest.raises(ValueError, match="Q_POMDP meets more than 3 beliefs"):
+        pomdp_bound(dynamics, 4, limit=3)
+
+
+@pytest.mark.parametrize("agent", [0, 1])
+def test_a_best_response_is_the_best_of_all_policies(agent):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        dynamics = random_dynamics(rng)
+        team = random_team(rng, (2, 2), (2, 2), 3)
+        earned, response = best_response(prepare(dynamics, 3), team, agent)
+        teams = [team[:agent] + (policy,) + team[agent + 1 :] for policy in all_policies(2, 2, 3)]
+        assert earned == pytest.approx(max(value(dynamics, each) for each in teams), abs=1e-9)
+        assert value(dynamics, team[:agent] + (response,) + team[agent + 1 :]) == pytest.approx(
+            earned, abs=1e-9
+        )
+
+
+def test_best_responses_certify_the_riddle():
+    """50/81 is what a team that sees everything can earn, and what one that does not has found."""
+    problem = load("switch")
+    stages = prepare(problem.dynamics, problem.steps(5))
+    ceiling = mdp_bound(problem.dynamics, problem.steps(5))
+    earned, team = jesp(np.random.default_rng(0), stages, 300, enough=ceiling)
+    assert earned == pytest.approx(50 / 81, abs=1e-9)
+    assert ceiling == pytest.approx(50 / 81, abs=1e-9)
+    assert value(problem.dynamics, team) == pytest.approx(50 / 81, abs=1e-9)
+
+
+def test_out_of_time_bounds_still_hold():
+    """Dec-Tiger at horizon 6 is worth 10.381625; a twentieth of a second is not enough."""
+    told = []
+    found = solve(load("dectiger").dynamics, 6, seconds=0.05, report=lambda *bounds: told.append(bounds))
+    assert not found.optimal
+    assert found.lower <= 10.381625 <= found.upper
+    assert value(load("dectiger").dynamics, found.team) == pytest.approx(found.lower)
+
+
+def racing():
+    """A clock on which every look takes a second, and how often it has been looked at."""
+    ticks = itertools.count()
+    return lambda: float(next(ticks)), ticks
+
+
+def test_the_limit_is_that_of_the_given_clock():
+    """By a clock that stands still a search is never late; by one that races it stops at once."""
+    tiger = load("dectiger").dynamics
+    assert solve(tiger, 3, seconds=1e-9, clock=lambda: 0.0).optimal
+    clock, ticks = racing()
+    assert not solve(tiger, 6, seconds=3.0, clock=clock).optimal
+    assert next(ticks) < 1_000
+
+
+def test_a_learner_plans_by_the_time_of_the_processor(monkeypatch):
+    """How busy a machine is must not decide what a run learns."""
+    tiger = load("dectiger").dynamics
+    assert learning.best_team(tiger, 4, None, 60.0).optimal
+    monkeypatch.setattr(time, "thread_time", racing()[0])
+    assert not learning.best_team(tiger, 4, None, 60.0).optimal
+
+
+def test_an_interrupted_search_returns_its_bounds():
+    def interrupt(lower, upper, seconds):
+        raise KeyboardInterrupt
+
+    dynamics = load("dectiger").dynamics
+    found = solve(dynamics, 7, report=interrupt, interruptible=True)
+    assert found.seconds < 10.0
+    assert not found.optimal
+    assert found.lower <= found.upper
+    with pytest.raises(KeyboardInterrupt):
+        solve(dynamics, 7, report=interrupt)
+
+
+def test_a_known_ceiling_ends_the_search():
+    dynamics = load("dectiger").dynamics
+    best = solve(dynamics, 4)
+    again = solve(dynamics, 4, team=best.team, ceiling=best.lower)
+    assert again.optimal
+    assert again.nodes == 0
+
+
+def test_settled_states_are_paid_on_entering():
+    """From s0 the team goes to a state that pays 2 for ever: 1 + 2 * 4 over five steps."""
+    G = np.array([[[1.0]], [[1.0]]])
+    dynamics = Dynamics(
+        G, np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), np.zeros(1, int), np.ones(1, int), (1,), (1,)
+    )
+    found = solve(dynamics, 5)
+    assert found.lower == found.upper == pytest.approx(9.0)
+    assert found.nodes <= 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: solve(d, 0), "horizon of at least 1, got 0"),
+        (lambda d: solve(d, 2, seconds=0.0), "more than 0 seconds, got 0.0"),
+        (lambda d: brute_force(d, 4), "policies, over the limit of 200000: use the solver"),
+        (lambda d: jesp(np.random.default_rng(0), prepare(d, 2), 0), "restarts must be at least 1, got 0"),
+    ],
+)
+def test_mistakes(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(load("dectiger").dynamics)
+
+
+def test_best_responses_give_up_beyond_their_limit():
+    stages = prepare(load("dectiger").dynamics, 5)
+    with pytest.raises(TooManyBeliefsError, match="meets more than 10 beliefs"):
+        jesp(np.random.default_rng(0), stages, 1, limit=10)
+    assert math.isfinite(stages.mdp[0, 0])
