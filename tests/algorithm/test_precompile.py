@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import KNOWN, QUICK, Drifter, begin, settings
-from marco.algorithm.loop import precompile as ahead
+from marco.algorithm import precompile as ahead
 from marco.algorithm.precompile import compiled_ahead
 
 

@@ -21,8 +21,9 @@ class FitConfig:
     """How long and on what the networks are trained.
 
     An epoch is as many gradient steps as would pass over the training rows once, but at least
-    `min_steps_per_epoch`; rows are drawn at random. After each epoch the held-out likelihood is taken, and a unit that has gained less
-    than `min_delta` in `patience` epochs is finished. Of each unit the best is kept.
+    `min_steps_per_epoch`; rows are drawn at random. After each epoch the held-out likelihood is taken, and a
+    unit that has gained less than `min_delta` in `patience` epochs is finished; of each unit the
+    best is kept.
     """
 
     learning_rate: float = 1e-3

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from helpers.random_tables import benchmark_problem, random_dynamics, turn_taking
-from marco.tabular import learning, options, solver
 from marco.tabular.library import load
 from marco.tabular.policies import all_policies, brute_force, number_of_policies, random_team, value
 from marco.tabular.problem import Dynamics
+from marco.tabular.rmax import loop as learning
+from marco.tabular.solver import options
+from marco.tabular.solver import search as solver
 from marco.tabular.solver.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.solver.bounds import mdp_bound, pomdp_bound, prepare
 from marco.tabular.solver.occupancy import Histories
