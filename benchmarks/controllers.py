@@ -12,7 +12,8 @@ import numpy as np
 
 from marco.environments.experts import GoToCentroid, StandStill, TellAndGo
 from marco.environments.reference import Reference
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 from record import RESULTS, provenance
 
 TEAMS = {

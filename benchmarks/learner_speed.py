@@ -27,9 +27,8 @@ from marco.environments.registry import make
 from marco.learners.presets import default_recipe
 from marco.learners.q_learning import QLearner, best_values
 from marco.learners.training import TrainingState, begin, train, train_best
-from marco.networks import previous_actions
 from marco.rollout import rollout
-from marco.types import Episode
+from marco.types import Episode, previous_actions
 from record import RESULTS, provenance
 
 CASES = [

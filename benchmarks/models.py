@@ -23,7 +23,8 @@ from marco.learners.presets import model_settings
 from marco.model.fit import fit
 from marco.model.report.exact import dynamics_error, reachable_pairs
 from marco.model.rows import gather
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 from record import RESULTS, provenance
 
 SIZES = {"switch": [250, 500, 1_000, 2_500, 5_000, 10_000], "reference": [10_000, 50_000]}

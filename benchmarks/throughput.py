@@ -29,7 +29,7 @@ from rich.table import Table
 from marco.environments.base import Environment, EnvironmentState
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.rollout import RandomPolicy
+from marco.policies.base import RandomPolicy
 from marco.sampling import draw
 from marco.types import TimeStep
 from record import RESULTS, provenance

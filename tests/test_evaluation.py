@@ -10,7 +10,7 @@ from marco.environments.experts import SwitchProtocol
 from marco.environments.registry import bridge, make, optimum
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value, sampled_value
-from marco.rollout import EpsilonGreedy, Policy, RandomPolicy
+from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 
 
 class NeverTell(Policy):

@@ -5,9 +5,10 @@ import pytest
 
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.networks import GRU, Dense, TeamNetwork, head_table, previous_actions
-from marco.rollout import RandomPolicy, rollouts
-from marco.types import ActionComponent, Agent, Spec, TimeStep, binary
+from marco.networks import GRU, Dense, TeamNetwork
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
+from marco.types import ActionComponent, Agent, Spec, TimeStep, action_table, binary, previous_actions
 
 
 def test_dense_by_hand():
@@ -53,19 +54,19 @@ def test_agents_with_networks_of_their_own_differ():
 
 def test_factor_heads_add_up():
     """Reference: action = move + 5 * word scores head[move] + head[5 + word]."""
-    table = head_table(Reference().spec, factored=True)
+    table = action_table(Reference().spec, factored=True)
     assert table.shape == (2, 50, 15)
     heads = np.arange(15.0)
     scores = table[0] @ heads
     assert scores[3 + 5 * 7] == heads[3] + heads[5 + 7]
-    np.testing.assert_array_equal(head_table(Reference().spec, factored=False)[1], np.eye(50))
+    np.testing.assert_array_equal(action_table(Reference().spec, factored=False)[1], np.eye(50))
 
 
 def test_unequal_agents_have_heads_of_their_own():
     seen = (binary("x"),)
     speaker = Agent("speaker", (ActionComponent("word", 3),), seen)
     mover = Agent("mover", (ActionComponent("x", 2), ActionComponent("y", 2)), seen)
-    table = head_table(Spec("s", (speaker, mover), seen, 5), factored=True)
+    table = action_table(Spec("s", (speaker, mover), seen, 5), factored=True)
     assert table.shape == (2, 4, 4)
     np.testing.assert_array_equal(table[0, :3, :3], np.eye(3))
     assert table[0, 3].sum() == 0

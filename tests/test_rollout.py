@@ -5,9 +5,9 @@ import pytest
 
 from marco.environments.registry import bridge
 from marco.environments.switch import Switch
-from marco.learners.base import RecurrentPolicy
 from marco.networks import TeamNetwork
-from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollouts
+from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy, RecurrentPolicy
+from marco.rollout import play, rollouts
 from marco.sampling import draw
 from marco.types import TimeStep
 

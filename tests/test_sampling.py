@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.sampling import draw_below, draw_blocks, pick
+from marco.networks import draw_blocks
+from marco.sampling import draw_below, pick
 
 
 def test_numbers_stand_for_indices_by_their_share():

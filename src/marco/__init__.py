@@ -20,8 +20,9 @@ from marco.evaluation import exact_value, sampled_value
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
 from marco.learners.training import TrainingState, begin, train, train_best
+from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 from marco.policies.deploy import AgentPolicy, TeamPolicy, load
-from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play, rollout, rollouts
+from marco.rollout import play, rollout, rollouts
 from marco.types import ActionComponent, Agent, Categorical, Continuous, Episode, Spec, TimeStep, binary
 
 __all__ = [

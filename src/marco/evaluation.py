@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, EnvironmentState, FiniteEnvironment, HostWorld
-from marco.rollout import Memory, Policy, play, rollouts
+from marco.policies.base import Memory, Policy
+from marco.rollout import play, rollouts
 from marco.types import TimeStep
 
 

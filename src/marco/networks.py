@@ -1,6 +1,5 @@
 """The few networks there are. Weights are (in, out); initial values are uniform, as in PyTorch."""
 
-from functools import lru_cache
 from itertools import pairwise
 
 import equinox as eqx
@@ -9,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.sampling import draw_blocks
-from marco.types import Episode, Spec, TimeStep
+from marco.types import Spec, TimeStep, action_table, is_identity
 
 SHORT = 12
 """Episodes of up to so many moments are compiled without a loop, which on a CPU is up to twice as fast."""
@@ -155,7 +153,7 @@ class TeamNetwork(eqx.Module):
     ) -> "TeamNetwork":
         """Draw the weights."""
         size_in = spec.observation_width + spec.num_actions + spec.num_agents
-        size_out = head_table(spec, factored).shape[-1]
+        size_out = action_table(spec, factored).shape[-1]
         if share_parameters:
             network = RecurrentNetwork.create(key, size_in, hidden, size_out)
         else:
@@ -195,41 +193,10 @@ class TeamNetwork(eqx.Module):
         return jnp.concatenate([observation, last, who], axis=-1)
 
     def _scores(self, heads: Float[Array, "*batch N out"]) -> Float[Array, "*batch N A"]:
-        table = head_table(self.spec, self.factored)
+        table = action_table(self.spec, self.factored)
         if is_identity(self.spec, self.factored):
             return heads
         return jnp.einsum("...nh,nah->...na", heads, jnp.asarray(table))
-
-
-@lru_cache
-def head_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
-    """Which outputs of the network add up to each action's score."""
-    if not factored:
-        return np.broadcast_to(
-            np.eye(spec.num_actions, dtype=np.float32), (spec.num_agents,) + (spec.num_actions,) * 2
-        )
-    width = max(sum(factor.size for factor in agent.actions) for agent in spec.agents)
-    table = np.zeros((spec.num_agents, spec.num_actions, width), np.float32)
-    for index, agent in enumerate(spec.agents):
-        actions, offset = np.arange(agent.num_actions), 0
-        rest = actions
-        for factor in agent.actions:
-            rest, value = np.divmod(rest, factor.size)
-            table[index, actions, offset + value] = 1.0
-            offset += factor.size
-    return table
-
-
-@lru_cache
-def is_identity(spec: Spec, factored: bool) -> bool:
-    """Whether the network's outputs already are the actions' scores (padding apart)."""
-    return not factored or all(len(agent.actions) == 1 for agent in spec.agents)
-
-
-def previous_actions(episode: Episode) -> Int[Array, "moments *batch N"]:
-    """The actions before each moment of an episode; none before the first."""
-    none = jnp.full_like(episode.actions[:1], -1)
-    return jnp.concatenate([none, episode.actions])
 
 
 def mask_scores(
@@ -237,3 +204,14 @@ def mask_scores(
 ) -> Float[Array, "*batch A"]:
     """Scores in which an action that is not available is never the best."""
     return jnp.where(available, scores, -jnp.inf)
+
+
+def draw_blocks(key: PRNGKeyArray, *shapes: tuple[int, int, int]) -> list[Float[Array, "_ _"]]:
+    """Weights for each (rows, columns, fan-in): uniform within one over the root of the fan-in."""
+    sizes = [rows * columns for rows, columns, _ in shapes]
+    drawn = jax.random.uniform(key, (sum(sizes),), minval=-1.0)
+    parts = jnp.split(drawn, np.cumsum(sizes)[:-1])
+    return [
+        part.reshape(rows, columns) * fan_in**-0.5
+        for part, (rows, columns, fan_in) in zip(parts, shapes, strict=True)
+    ]

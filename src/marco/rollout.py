@@ -1,67 +1,17 @@
 """Play: a policy in a world gives an Episode, compiled in JAX worlds and by a host loop elsewhere."""
 
-from abc import abstractmethod
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment, HostWorld
+from marco.policies.base import Memory, Policy
 from marco.sampling import draw
 from marco.types import Episode, Spec, TimeStep
-
-Memory = Any
-"""What a policy remembers within an episode: a pytree, such as one recurrent state per agent."""
-
-
-class Policy(eqx.Module):
-    """A team's policy: each agent's action probabilities, from what that agent has seen so far."""
-
-    @abstractmethod
-    def start(self) -> Memory:
-        """The memory at the start of an episode."""
-
-    @abstractmethod
-    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
-        """Look at the world; return the new memory and each agent's action probabilities."""
-
-
-class RandomPolicy(Policy):
-    """Every available action with the same probability."""
-
-    def start(self) -> Memory:
-        """Nothing is remembered."""
-        return ()
-
-    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
-        """Uniform over the available actions."""
-        return memory, uniform(timestep.available)
-
-
-class EpsilonGreedy(Policy):
-    """The inner policy, but each agent on its own acts at random with probability epsilon."""
-
-    inner: Policy
-    epsilon: Float[Array, ""]
-
-    def start(self) -> Memory:
-        """The inner policy's memory."""
-        return self.inner.start()
-
-    def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
-        """Mix the inner policy with random play."""
-        memory, probabilities = self.inner(memory, timestep)
-        random = uniform(timestep.available)
-        return memory, (1.0 - self.epsilon) * probabilities + self.epsilon * random
-
-
-def uniform(available: Bool[Array, "*batch A"]) -> Float[Array, "*batch A"]:
-    """The same probability for every available action."""
-    return available / available.sum(axis=-1, keepdims=True)
 
 
 def rollout(

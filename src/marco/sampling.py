@@ -5,7 +5,6 @@ On a CPU every draw is a loop of its own, and half a second of compilation: what
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
@@ -31,14 +30,3 @@ def draw_below(
     """Draw whole numbers from 0 to `number` - 1, alike to one part in 2^32 / number; 0 below 0."""
     most = jnp.maximum(number, 1).astype(jnp.uint32)
     return (jax.random.bits(key, shape) % most).astype(jnp.int32)
-
-
-def draw_blocks(key: PRNGKeyArray, *shapes: tuple[int, int, int]) -> list[Float[Array, "_ _"]]:
-    """Weights for each (rows, columns, fan-in): uniform within one over the root of the fan-in."""
-    sizes = [rows * columns for rows, columns, _ in shapes]
-    drawn = jax.random.uniform(key, (sum(sizes),), minval=-1.0)
-    parts = jnp.split(drawn, np.cumsum(sizes)[:-1])
-    return [
-        part.reshape(rows, columns) * fan_in**-0.5
-        for part, (rows, columns, fan_in) in zip(parts, shapes, strict=True)
-    ]

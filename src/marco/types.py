@@ -9,7 +9,7 @@ Axes, in the order in which they always stand:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -243,3 +243,54 @@ class Episode(NamedTuple):
     def undiscounted_return(self) -> Float[ArrayLike, "*batch"]:
         """The sum of the rewards."""
         return (self.reward * self.mask).sum(axis=0)
+
+
+@lru_cache
+def action_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
+    """Which outputs of the network add up to each action's score."""
+    if not factored:
+        return np.broadcast_to(
+            np.eye(spec.num_actions, dtype=np.float32), (spec.num_agents,) + (spec.num_actions,) * 2
+        )
+    width = max(sum(factor.size for factor in agent.actions) for agent in spec.agents)
+    table = np.zeros((spec.num_agents, spec.num_actions, width), np.float32)
+    for index, agent in enumerate(spec.agents):
+        actions, offset = np.arange(agent.num_actions), 0
+        rest = actions
+        for factor in agent.actions:
+            rest, value = np.divmod(rest, factor.size)
+            table[index, actions, offset + value] = 1.0
+            offset += factor.size
+    return table
+
+
+@lru_cache
+def is_identity(spec: Spec, factored: bool) -> bool:
+    """Whether the network's outputs already are the actions' scores (padding apart)."""
+    return not factored or all(len(agent.actions) == 1 for agent in spec.agents)
+
+
+def previous_actions(episode: Episode) -> Int[Array, "moments *batch N"]:
+    """The actions before each moment of an episode; none before the first."""
+    none = jnp.full_like(episode.actions[:1], -1)
+    return jnp.concatenate([none, episode.actions])
+
+
+def concatenate_observations(
+    spec: Spec, observation: Float[Array, "*batch N O"]
+) -> Float[Array, "*batch columns"]:
+    """All agents' columns in a row, without padding."""
+    return jnp.concatenate(
+        [observation[..., i, : a.observation_width] for i, a in enumerate(spec.agents)], -1
+    )
+
+
+def split_observations(spec: Spec, columns: Float[Array, "*batch columns"]) -> Float[Array, "*batch N O"]:
+    """The inverse of `together`."""
+    rows, at = [], 0
+    for agent in spec.agents:
+        own = columns[..., at : at + agent.observation_width]
+        at += agent.observation_width
+        padding = [(0, 0)] * (own.ndim - 1) + [(0, spec.observation_width - agent.observation_width)]
+        rows.append(jnp.pad(own, padding))
+    return jnp.stack(rows, axis=-2)

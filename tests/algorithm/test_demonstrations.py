@@ -7,7 +7,8 @@ import pytest
 
 from marco.algorithm.demonstrations import DemonstrationEnvironment, Demonstrations, demonstrations_from
 from marco.environments.switch import ACTIONS, Switch
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 
 WORLD = Switch()
 NONE, ON = ACTIONS.index("None"), ACTIONS.index("On")

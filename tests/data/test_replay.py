@@ -3,7 +3,8 @@ import numpy as np
 
 from marco.data.replay import add, empty_buffer, sample
 from marco.environments.switch import Switch
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 
 
 def numbered(first, count, env):

@@ -10,7 +10,8 @@ from marco.environments.reference import Reference
 from marco.environments.registry import bridge
 from marco.environments.switch import Switch
 from marco.environments.tabular import from_tables
-from marco.rollout import RandomPolicy, rollout, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollout, rollouts
 
 
 def random_table(seed=0, states=5, actions=(2, 3), observations=(3, 2), horizon=4):

@@ -7,7 +7,8 @@ import pytest
 
 from marco.environments.experts import GoToCentroid, StandStill, TellAndGo
 from marco.environments.reference import Reference, ReferenceWorld
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 from marco.types import NO_ACTION, blocks
 
 HORIZON = 25

@@ -128,7 +128,8 @@ def test_a_bridge_of_no_length_is_refused():
 
 
 def test_random_team_survives_a_crossing_step_with_probability_8_27():
-    from marco.rollout import RandomPolicy, rollouts
+    from marco.policies.base import RandomPolicy
+    from marco.rollout import rollouts
 
     lengths = np.asarray(rollouts(jax.random.key(0), bridge(), RandomPolicy(), 50_000).length)
     survived = (lengths > 1).mean()

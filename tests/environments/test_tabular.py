@@ -5,7 +5,8 @@ import pytest
 
 from marco.environments.tabular import from_tables
 from marco.evaluation import exact_value
-from marco.rollout import Policy, RandomPolicy, rollouts
+from marco.policies.base import Policy, RandomPolicy
+from marco.rollout import rollouts
 
 STATES, ACTIONS, OBSERVATIONS = 2, (2, 3), (2, 2)
 

@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.rollout import RandomPolicy, rollout
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollout
 from marco.types import NO_ACTION, Categorical, blocks
 
 KEY = jax.random.key(7)

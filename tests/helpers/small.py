@@ -11,7 +11,8 @@ from marco.model.early_stopping import FitConfig
 from marco.model.fit import ModelConfig
 from marco.model.predictors import PredictorConfig
 from marco.model.views import fit_world
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 
 WORLD = Delayed(delay=3, horizon=8)
 KINDS = ("centralised", "joint-observation", "decentralised")

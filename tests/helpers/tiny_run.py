@@ -19,7 +19,8 @@ from marco.learners.q_learning import QLearner
 from marco.model.early_stopping import FitConfig
 from marco.model.fit import ModelConfig
 from marco.model.predictors import PredictorConfig
-from marco.rollout import Policy, RandomPolicy, rollouts
+from marco.policies.base import Policy, RandomPolicy
+from marco.rollout import rollouts
 from marco.runs.checkpoint import RunJournal, alone
 
 WORLD = Switch(agents=2, horizon=3)

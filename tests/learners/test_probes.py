@@ -12,8 +12,9 @@ from marco.evaluation import exact_value
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
 from marco.learners.training import begin, train
-from marco.networks import previous_actions
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
+from marco.types import previous_actions
 
 pytestmark = pytest.mark.usefixtures("optimised")
 FAST = {

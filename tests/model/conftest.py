@@ -8,7 +8,8 @@ import pytest
 from helpers.toys import CAPACITY, SETTINGS, table
 from marco.model.fit import fit
 from marco.model.rows import gather
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 
 
 class Fitted(NamedTuple):

@@ -10,13 +10,14 @@ from helpers.contract import check_contract
 from helpers.toys import CAPACITY, SETTINGS, noisy_model, one_step_episodes, small, table
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.model.components import Known, concatenate_observations
+from marco.model.components import Known
 from marco.model.environment import LearnedEnvironment
 from marco.model.fit import ModelConfig, fit
 from marco.model.inputs import Inputs
 from marco.model.rows import gather
-from marco.rollout import RandomPolicy, rollout, rollouts
-from marco.types import blocks
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollout, rollouts
+from marco.types import blocks, concatenate_observations
 
 FACTORED = ModelConfig(*[small("factored")] * 5, SETTINGS.training)
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.contract import check_contract
 from helpers.small import KINDS, SETTINGS, WORLD, learned, played
 from marco.environments.switch import Switch
-from marco.model.components import Known, concatenate_observations
+from marco.model.components import Known
 from marco.model.uncertainty import uncertainty
 from marco.model.views import (
     DecentralisedEnvironment,
@@ -26,7 +26,9 @@ from marco.model.views import (
     view_and_gather,
     viewed_spec,
 )
-from marco.rollout import Policy, RandomPolicy, rollouts
+from marco.policies.base import Policy, RandomPolicy
+from marco.rollout import rollouts
+from marco.types import concatenate_observations
 
 
 def test_joint_observation_is_the_state_and_every_feature_has_a_name_of_its_own():

@@ -10,8 +10,8 @@ import pytest
 import marco.policies.deploy
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.learners.base import RecurrentPolicy
 from marco.networks import TeamNetwork
+from marco.policies.base import RecurrentPolicy
 from marco.rollout import rollouts
 from marco.runs.folder import load_policy, save_policy
 

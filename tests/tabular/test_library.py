@@ -9,7 +9,7 @@ from marco.environments.experts import SwitchProtocol
 from marco.environments.registry import optimum
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
-from marco.rollout import Policy
+from marco.policies.base import Policy
 from marco.tabular.library import load
 from marco.tabular.policies import random_team, value
 from marco.tabular.problem import DecPOMDP

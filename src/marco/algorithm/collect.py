@@ -11,7 +11,8 @@ from marco.algorithm.vectorised import play_batch
 from marco.environments.base import Environment, HostWorld
 from marco.learners.training import TrainingState
 from marco.model.views import ViewedPolicy
-from marco.rollout import EpsilonGreedy, Policy, RandomPolicy, play
+from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
+from marco.rollout import play
 from marco.types import Episode, Spec
 
 

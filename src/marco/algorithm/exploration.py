@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from marco.environments.base import Environment, Transition
 from marco.model.uncertainty import BonusName
 from marco.model.views import uncertainty_of
-from marco.rollout import Memory, Policy
+from marco.policies.base import Memory, Policy
 from marco.types import Agent, Spec, TimeStep
 
 

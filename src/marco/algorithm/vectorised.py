@@ -28,7 +28,8 @@ from marco.model.fit import ModelConfig
 from marco.model.inputs import ComponentName
 from marco.model.uncertainty import BonusName
 from marco.model.views import ModelKind, Part, fit_part, learned_world, parts_of
-from marco.rollout import Policy, rollout
+from marco.policies.base import Policy
+from marco.rollout import rollout
 from marco.types import Episode, Spec
 
 

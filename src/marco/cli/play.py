@@ -14,7 +14,8 @@ from marco.environments.experts import SwitchProtocol, TellAndGo
 from marco.environments.registry import WORLDS, make, optimum
 from marco.environments.render import episode_table, reference_gif
 from marco.evaluation import exact_value
-from marco.rollout import Policy, RandomPolicy, play, rollout
+from marco.policies.base import Policy, RandomPolicy
+from marco.rollout import play, rollout
 from marco.types import Episode, Spec
 
 

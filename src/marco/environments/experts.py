@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from marco.environments import bridge, switch
 from marco.environments.reference import HEARD, LANDMARKS, MOVES, PARTNERS_GOAL, SILENCE, WORDS
-from marco.rollout import Memory, Policy
+from marco.policies.base import Memory, Policy
 from marco.types import Spec, TimeStep
 
 LOOK_AHEAD = 0.2

@@ -9,17 +9,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from marco.learners.base import (
-    Metrics,
-    OptimiserName,
-    RecurrentPolicy,
-    check_between,
-    check_positive,
-    make_optimiser,
-)
-from marco.networks import MLP, TeamNetwork, mask_scores, previous_actions
-from marco.rollout import Policy
-from marco.types import Episode, Spec
+from marco.checks import check_between, check_positive
+from marco.learners.base import Metrics
+from marco.learners.optimiser import OptimiserName, make_optimiser
+from marco.networks import MLP, TeamNetwork, mask_scores
+from marco.policies.base import Policy, RecurrentPolicy
+from marco.types import Episode, Spec, previous_actions
 
 
 class ActorCritic(eqx.Module):

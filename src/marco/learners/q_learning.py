@@ -9,19 +9,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from marco.checks import check_between, check_positive
 from marco.data.replay import Buffer, add, empty_buffer, sample
-from marco.learners.base import (
-    Metrics,
-    OptimiserName,
-    RecurrentPolicy,
-    check_between,
-    check_positive,
-    make_optimiser,
-)
+from marco.learners.base import Metrics
 from marco.learners.mixers import Either, Mixer, MixerName, make_mixer
-from marco.networks import TeamNetwork, mask_scores, previous_actions, unrolled
-from marco.rollout import EpsilonGreedy, Policy
-from marco.types import Episode, Spec
+from marco.learners.optimiser import OptimiserName, make_optimiser
+from marco.networks import TeamNetwork, mask_scores, unrolled
+from marco.policies.base import EpsilonGreedy, Policy, RecurrentPolicy
+from marco.types import Episode, Spec, previous_actions
 
 
 class QFunction(eqx.Module):

@@ -11,8 +11,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Int, Key
 
 from marco.environments.base import Environment, HostWorld
-from marco.learners.base import Learner, Metrics, RecurrentPolicy
+from marco.learners.base import Learner, Metrics
 from marco.learners.training import TrainingState, begin, train
+from marco.policies.base import RecurrentPolicy
 from marco.types import Spec
 
 Tree = TypeVar("Tree")

@@ -10,7 +10,8 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, LearnerState, Metrics
-from marco.rollout import Policy, play, rollout, rollouts
+from marco.policies.base import Policy
+from marco.rollout import play, rollout, rollouts
 from marco.types import Episode, Spec
 
 

@@ -14,7 +14,7 @@ from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
 from marco.model.rows import REWARD_VALUES
 from marco.sampling import draw_below
-from marco.types import Categorical, Continuous, Feature, Spec, binary
+from marco.types import Categorical, Continuous, Feature, Spec, binary, split_observations
 
 
 class Scaling(NamedTuple):
@@ -183,26 +183,6 @@ class Model(eqx.Module):
         mean = jnp.exp(said.log_probability[..., 1]).mean(axis=0)
         chance = jnp.full(exist.shape, -1.0).at[np.nonzero(exist)].set(mean)
         return (chance > 0.5) | (chance >= jnp.max(chance, axis=-1, keepdims=True))
-
-
-def concatenate_observations(
-    spec: Spec, observation: Float[Array, "*batch N O"]
-) -> Float[Array, "*batch columns"]:
-    """All agents' columns in a row, without padding."""
-    return jnp.concatenate(
-        [observation[..., i, : a.observation_width] for i, a in enumerate(spec.agents)], -1
-    )
-
-
-def split_observations(spec: Spec, columns: Float[Array, "*batch columns"]) -> Float[Array, "*batch N O"]:
-    """The inverse of `together`."""
-    rows, at = [], 0
-    for agent in spec.agents:
-        own = columns[..., at : at + agent.observation_width]
-        at += agent.observation_width
-        padding = [(0, 0)] * (own.ndim - 1) + [(0, spec.observation_width - agent.observation_width)]
-        rows.append(jnp.pad(own, padding))
-    return jnp.stack(rows, axis=-2)
 
 
 def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.learners.base import check_positive
+from marco.checks import check_positive
 from marco.model.components import Bounds, Component, Scaling
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, PredictorConfig

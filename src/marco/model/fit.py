@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from marco.model.components import Component, Known, Model, concatenate_observations, layouts
+from marco.model.components import Component, Known, Model, layouts
 from marco.model.early_stopping import ComponentFit, FitConfig, Rows, fit_component
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
 from marco.model.predictors import PredictorConfig
 from marco.model.rows import Data
-from marco.types import Spec
+from marco.types import Spec, concatenate_observations
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.model.likelihoods import Layout
-from marco.networks import head_table
-from marco.types import Continuous, Spec, blocks
+from marco.types import Continuous, Spec, action_table, blocks
 
 ComponentName = Literal["dynamics", "reward", "observation", "termination", "available", "start"]
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
@@ -53,7 +52,7 @@ class Inputs:
         """Which columns of a component's inputs are numbers, which have to be scaled."""
         state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_columns)
         moment = np.concatenate([state, np.ones(len(self._pairs), bool)])
-        table = head_table(self.spec, factored=True)
+        table = action_table(self.spec, factored=True)
         actions = np.zeros(table.shape[0] * table.shape[-1], bool)
         match name:
             case "available":
@@ -76,7 +75,7 @@ class Inputs:
 
     def _actions(self, actions: Int[Array, "*batch N"]) -> Float[Array, "*batch columns"]:
         """A one-hot code per factor of every agent's action; no column at all for no action."""
-        table = jnp.asarray(head_table(self.spec, factored=True))
+        table = jnp.asarray(action_table(self.spec, factored=True))
         hot = jax.nn.one_hot(actions, self.spec.num_actions)
         return jnp.einsum("...na,nah->...nh", hot, table).reshape(*actions.shape[:-1], -1)
 

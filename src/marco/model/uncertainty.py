@@ -5,8 +5,9 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from marco.model.components import Component, Known, Model, concatenate_observations
+from marco.model.components import Component, Known, Model
 from marco.model.likelihoods import Prediction
+from marco.types import concatenate_observations
 
 BonusName = Literal["variance", "standard-deviation", "mutual-information"]
 

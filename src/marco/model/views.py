@@ -15,16 +15,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, Transition
-from marco.model.components import Component, Model, concatenate_observations, split_observations
+from marco.model.components import Component, Model
 from marco.model.early_stopping import ComponentFit
 from marco.model.environment import LearnedEnvironment, LearnedWorld, ResampleMember
 from marco.model.fit import ModelConfig, fit_one, model_of, to_learn
 from marco.model.inputs import ComponentName
 from marco.model.rows import Data, gather
 from marco.model.uncertainty import BonusName, uncertainty
-from marco.rollout import Memory, Policy
+from marco.policies.base import Memory, Policy
 from marco.sampling import draw_below
-from marco.types import Episode, Feature, Spec, TimeStep
+from marco.types import Episode, Feature, Spec, TimeStep, concatenate_observations, split_observations
 
 ModelKind = Literal["centralised", "joint-observation", "decentralised"]
 

@@ -20,8 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.data.storage import naming, save_arrays, write_atomically
-from marco.learners.base import Learner, RecurrentPolicy
-from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork, head_table
+from marco.learners.base import Learner
+from marco.policies.base import RecurrentPolicy
+from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork
+from marco.types import action_table
 from marco.policies.deploy import FORMAT
 from marco.types import Spec
 
@@ -102,7 +104,7 @@ def save_policy(path: Path, policy: RecurrentPolicy) -> None:
     for name, part in WEIGHTS.items():
         layer = part(network)
         arrays |= {name: np.asarray(layer.weight), f"{name}_bias": np.asarray(layer.bias)}
-    arrays["table"] = head_table(spec, team.factored)
+    arrays["table"] = action_table(spec, team.factored)
     arrays["sizes"] = np.array([spec.observation_width, spec.num_actions, spec.num_agents])
     save_arrays(path, arrays)
 

@@ -25,8 +25,9 @@ from marco.learners.seeds import (
     seed_keys,
     train_seeds,
 )
-from marco.learners.base import Learner, RecurrentPolicy
-from marco.rollout import Policy
+from marco.learners.base import Learner
+from marco.policies.base import RecurrentPolicy
+from marco.policies.base import Policy
 from marco.learners.training import TrainingState, train_in_host
 
 EXACT_LIMIT = 50_000

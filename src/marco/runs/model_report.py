@@ -12,7 +12,7 @@ from marco.model.report.summary import ModelReport, model_report
 from marco.model.views import fit_data, models_of, view_and_gather
 from marco.model.report.exact import reachable_pairs
 from marco.algorithm.vectorised import seed_key
-from marco.rollout import RandomPolicy
+from marco.policies.base import RandomPolicy
 
 TEST_EPISODES = 100
 """True episodes of random play by which a model of numbers is judged; the model never learns from them."""

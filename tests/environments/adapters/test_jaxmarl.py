@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from marco.environments.adapters.jaxmarl import JaxMARLWorld, make
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 from marco.types import ActionComponent, Continuous, binary, blocks
 
 jaxmarl = pytest.importorskip("jaxmarl")

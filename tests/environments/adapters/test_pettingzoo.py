@@ -17,7 +17,8 @@ from pettingzoo.utils.conversions import aec_to_parallel
 
 from helpers.zoo_toys import Central, Toy, act, toy
 from marco.environments.adapters.pettingzoo import PettingZooWorld, WorldError
-from marco.rollout import RandomPolicy, play
+from marco.policies.base import RandomPolicy
+from marco.rollout import play
 from marco.types import NO_ACTION, Continuous
 
 

@@ -25,7 +25,8 @@ from marco.model.report.show import report_figure, report_table
 from marco.model.report.summary import model_report
 from marco.model.rows import gather
 from marco.model.views import SeesItsState, joint_observation_view
-from marco.rollout import RandomPolicy, rollouts
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
 from marco.types import Continuous, binary
 
 

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment
-from marco.model.components import Model, concatenate_observations, draw_member
+from marco.model.components import Model, draw_member
 from marco.model.views import joint_observation_spec
-from marco.rollout import Policy, rollouts
-from marco.types import Continuous, Spec, blocks
+from marco.policies.base import Policy
+from marco.rollout import rollouts
+from marco.types import Continuous, Spec, blocks, concatenate_observations
 
 
 class OpenLoopError(NamedTuple):
