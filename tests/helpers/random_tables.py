@@ -1,4 +1,4 @@
-"""Small random problems, and the benchmark files that are no part of the project."""
+"""Small random problems, and the benchmark files that are not part of the project."""
 
 import os
 from functools import lru_cache
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from marco.tabular.dpomdp.format import read
-from marco.tabular.problem import DecPOMDP, Dynamics, from_outcomes
+from marco.tabular.problem import DecPOMDP, Dynamics
 
 FILES = Path(os.environ.get("MARCO_DPOMDP", Path(__file__).parents[3] / "shared" / "decpomdp"))
 
@@ -16,13 +16,25 @@ FILES = Path(os.environ.get("MARCO_DPOMDP", Path(__file__).parents[3] / "shared"
 def benchmark_problem(name: str) -> DecPOMDP:
     path = FILES / f"{name}.dpomdp.gz"
     if not path.exists():
-        pytest.skip(f"{path.name} is not there: set MARCO_DPOMDP to the folder that holds it")
+        pytest.skip(f"{path.name} is missing: set MARCO_DPOMDP to the folder that holds it")
     return _read_once(path)
 
 
 @lru_cache
 def _read_once(path: Path) -> DecPOMDP:
     return read(path)
+
+
+def from_outcomes(
+    outcomes: np.ndarray,
+    R: np.ndarray,
+    d0: np.ndarray,
+    actions: tuple[int, ...],
+    observations: tuple[int, ...],
+) -> Dynamics:
+    """Dynamics from the probabilities of s' and o together, with the axes S, JA, S, JO."""
+    observation, after = np.nonzero(outcomes.max((0, 1)).T > 0.0)
+    return Dynamics(outcomes[:, :, after, observation], R, d0, observation, after, actions, observations)
 
 
 def random_dynamics(
@@ -46,7 +58,7 @@ def random_dynamics(
 
 
 def turn_taking(rng: np.random.Generator, agents: int = 2, states: int = 5, actions: int = 2) -> Dynamics:
-    """In every state one agent acts; it sees that, and a bit; the others see only that they do not."""
+    """In every state one agent acts. It observes that and a bit; the others observe that they do not act."""
     whose, bit = rng.integers(agents, size=states), rng.integers(2, size=states)
     shows = np.zeros((states, agents), int)
     shows[np.arange(states), whose] = 1 + bit

@@ -6,8 +6,8 @@ import pytest
 
 import marco
 from marco.environments.experts import SwitchProtocol
-from marco.environments.registry import optimum
 from marco.environments.switch import Switch
+from marco.environments.tabular import Labels
 from marco.evaluation import exact_value
 from marco.policies.base import Policy
 from marco.tabular.library import load
@@ -16,8 +16,8 @@ from marco.tabular.problem import DecPOMDP
 from marco.tabular.solver.search import solve
 
 
-class Machines(Policy):
-    """A team of machines as a policy that worlds can play."""
+class Controllers(Policy):
+    """A team of finite-state controllers as a policy for environments."""
 
     actions: list = eqx.field()
     successors: list = eqx.field()
@@ -37,7 +37,7 @@ class Machines(Policy):
         return (nodes, t + 1), jax.nn.one_hot(does, self.width)
 
 
-def machines(team, width):
+def controllers(team, width):
     """Tables padded to one size for all steps."""
     steps = len(team[0].actions)
     most = max(now.size for policy in team for now in policy.actions)
@@ -51,16 +51,18 @@ def machines(team, width):
             leads[t, : len(now)] = now
         actions.append(jnp.asarray(does))
         successors.append(jnp.asarray(leads))
-    return Machines(actions, successors, width)
+    return Controllers(actions, successors, width)
 
 
 def test_tables_and_worlds_value_teams_alike():
-    """Our exact evaluation beside that of the world made of the same tables (in single precision)."""
+    """The tables' exact evaluation, and that of the environment of the same tables (single precision)."""
     problem, rng = load("gridsmall"), np.random.default_rng(0)
     env = problem.environment(horizon=3)
     for _ in range(3):
         team = random_team(rng, (5, 5), (2, 2), 3)
-        assert exact_value(env, machines(team, 5)) == pytest.approx(value(problem.dynamics, team), abs=1e-6)
+        assert exact_value(env, controllers(team, 5)) == pytest.approx(
+            value(problem.dynamics, team), abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("horizon", [3, 4])
@@ -68,7 +70,7 @@ def test_the_riddle_as_a_table_has_the_optimum_of_the_world(horizon):
     problem = load("switch")
     found = solve(problem.dynamics, problem.steps(horizon))
     assert found.optimal
-    assert found.lower == pytest.approx(optimum(Switch(3, horizon)), abs=1e-9)
+    assert found.lower == pytest.approx(Switch(3, horizon).optimum, abs=1e-9)
     assert exact_value(Switch(3, 4), SwitchProtocol(Switch(3, 4).spec)) == pytest.approx(4 / 9)
 
 
@@ -104,7 +106,7 @@ def test_the_counterexample_by_hand():
 
 def test_settings_and_names():
     assert load("switch", agents=2).num_states == 2 * 2 * 2 + 2
-    with pytest.raises(ValueError, match="unknown problem 'tiger': the built-in ones are dectiger"):
+    with pytest.raises(ValueError, match=r"unknown environment 'tiger': do you mean 'dectiger'\?"):
         load("tiger")
     with pytest.raises(ValueError, match="dectiger has no setting 'agents': it has none"):
         load("dectiger", agents=3)
@@ -133,7 +135,8 @@ def test_large_worlds_are_refused():
 def test_the_tables_of_a_problem_are_those_of_its_world():
     tiger = load("dectiger")
     tables = {"actions": (3, 3), "observations": (2, 2), "horizon": 2, "name": "dectiger"}
-    world = marco.from_tables(tiger.P, tiger.R, tiger.O, tiger.d0, **tables)
+    tables["labels"] = Labels(tiger.agents, tiger.states, tiger.actions, tiger.observations)
+    world = marco.environments.from_tables(tiger.P, tiger.R, tiger.O, tiger.d0, **tables)
     assert world.spec == tiger.environment(2).spec
     both = [exact_value(each, marco.RandomPolicy()) for each in (world, tiger.environment(2))]
     assert both[0] == pytest.approx(both[1])

@@ -1,62 +1,58 @@
-"""A world whose chance can be enumerated, as a table: every state that can be reached gets a number."""
+"""A finite environment as a table: every state that can be reached gets a number."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from marco.environments import enumeration
 from marco.environments.base import FiniteEnvironment
+from marco.environments.enumeration import joint_actions, outcomes, row_bytes, rows, starts
 from marco.environments.render import in_words
 from marco.tabular.problem import DecPOMDP, canonical_actions
 from marco.types import Spec
 
-CHUNK = 512
-"""Rows per compiled call, so that one size is compiled."""
+LEAST = 512
+"""The smallest batch, so that mostly one size is compiled."""
 ENTRIES = 100_000_000
 """Transitions that a table may have: they take 8 bytes each, and planners copy them."""
 
+each = partial(enumeration.each, least=LEAST)
 
-class _Branch(NamedTuple):
-    """One outcome of a joint action in a world; `after` is -1 at an end."""
 
-    world: int
-    action: int
-    after: int
-    chance: float
-    reward: float
+class _Branches(NamedTuple):
+    """The outcomes of joint actions, one row each; `after` is -1 where the episode ends."""
+
+    state: Int[np.ndarray, " L"]
+    action: Int[np.ndarray, " L"]
+    after: Int[np.ndarray, " L"]
+    probability: Float[np.ndarray, " L"]
+    reward: Float[np.ndarray, " L"]
 
 
 def from_environment(env: FiniteEnvironment, limit: int = 5_000) -> DecPOMDP:
-    """The table of a world, with a start state put first, which shows the first observation, and an end.
+    """The table of an environment, with two more states: a start, to show the first observation, and an end.
 
-    The start state and the end are `given`: a learner is told d0 and when an episode is over. The horizon
-    of the world is no part of the table.
+    The start state and the end are `given`: a learner knows d0 and when an episode is over. The horizon
+    of the environment is no part of the table.
     """
-    worlds, start_rows, branches = _explore(env, limit)
-    number, spec = len(jax.tree.leaves(worlds)[0]), env.spec
-    start, end, states = number, number + 1, number + 2
-    actions = tuple(agent.num_actions for agent in spec.agents)
-    joint = int(np.prod(actions))
-    available = np.zeros((states, len(actions), spec.num_actions), bool)
-    available[:number] = _chunked(_available, env, worlds)
+    reached = _explore(env, limit)
+    number, spec = reached.number, env.spec
+    states, start = number + 2, number
+    available = np.zeros((states, spec.num_agents, spec.num_actions), bool)
+    available[:number] = each(env, "available", reached.states)
     available[number:, :, 0] = True
-    P, R = np.zeros((states, joint, states)), np.zeros((states, joint))
-    for s, chance in start_rows:
-        P[start, 0, s] += chance
-    P[end, 0, end] = 1.0
-    for branch in branches:
-        P[branch.world, branch.action, branch.after if branch.after >= 0 else end] += branch.chance
-        R[branch.world, branch.action] += branch.chance * branch.reward
-    canonical = canonical_actions(available, actions), np.arange(states)[:, None]
-    shown, labels = _observations(_chunked(_observe, env, worlds), spec)
-    central = _chunked(_central, env, worlds)
-    names = [in_words(spec.state, row).replace(" ", "-").replace(",", "") or "none" for row in central]
+    P, R = _tables(reached, spec)
+    shown, labels = _observations(each(env, "observe", reached.states), spec)
+    central = each(env, "central", reached.states)
+    canonical = canonical_actions(available, _sizes(spec)), np.arange(states)[:, None]
     return DecPOMDP(
         name=spec.name,
         agents=tuple(agent.name for agent in spec.agents),
-        states=(*names, "start", "end"),
+        states=(*(_word(in_words(spec.state, row)) or "none" for row in central), "start", "end"),
         actions=tuple(
             tuple(agent.action_label(a).replace(" ", "-") for a in range(agent.num_actions))
             for agent in spec.agents
@@ -64,92 +60,113 @@ def from_environment(env: FiniteEnvironment, limit: int = 5_000) -> DecPOMDP:
         observations=labels,
         P=P[canonical[1], canonical[0]],
         R=R[canonical[1], canonical[0]],
-        O=np.broadcast_to(shown, (joint, *shown.shape)).copy(),
+        O=np.broadcast_to(shown, (P.shape[1], *shown.shape)).copy(),
         d0=(np.arange(states) == start).astype(float),
         available=available,
-        terminal=np.arange(states) == end,
+        terminal=np.arange(states) == start + 1,
         given=np.arange(states) >= start,
         prologue=1,
     )
 
 
-def _explore(env: FiniteEnvironment, limit: int) -> tuple[Any, list[tuple[int, float]], list[_Branch]]:
-    """All reachable worlds as one batch, where episodes start, and what available joint actions do."""
-    chance = _exact(env.start_probabilities())
-    (outcomes,) = np.nonzero(chance)
-    found: dict[bytes, int] = {}
-    kept: list[Any] = []
+class _Reached(NamedTuple):
+    """All reachable states as one batch, where episodes start, and what available joint actions lead to."""
 
-    def number(batch: Any) -> list[int]:
-        """Give worlds not seen before a number; the number of each row."""
-        rows = _split(batch)
-        for row in rows:
-            key = _key(row)
-            if key not in found:
-                found[key] = len(found)
-                kept.append(row)
-        return [found[_key(row)] for row in rows]
+    states: Any
+    starts: Int[np.ndarray, " K"]
+    start_probabilities: Float[np.ndarray, " K"]
+    branches: list[_Branches]
 
-    starts = _chunked(_start, env, outcomes.astype(np.int32))
-    start_rows = list(zip(number(starts), chance[outcomes].tolist(), strict=True))
-    branches: list[_Branch] = []
+    @property
+    def number(self) -> int:
+        return len(jax.tree.leaves(self.states)[0])
+
+
+class _Numbering:
+    """Numbers for states, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, int] = {}
+        self.batches: list[Any] = []
+
+    def __call__(self, batch: Any) -> Int[np.ndarray, " M"]:
+        """The number of each row; rows not met before get the next ones."""
+        before, keys = len(self.known), [key.tobytes() for key in row_bytes(batch)]
+        numbers = np.array([self.known.setdefault(key, len(self.known)) for key in keys])
+        _, first = np.unique(numbers, return_index=True)
+        self.batches.append(rows(batch, first[numbers[first] >= before]))
+        return numbers
+
+    def states(self) -> Any:
+        """All states, by their numbers."""
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *self.batches)
+
+
+def _explore(env: FiniteEnvironment, limit: int) -> _Reached:
+    number = _Numbering()
+    start = starts(env)
+    start_numbers = number(each(env, "start", start.outcome))
+    branches: list[_Branches] = []
     done = 0
-    while done < len(kept):
-        if len(kept) > limit:
-            raise ValueError(
-                f"{env.spec.name} has more than {limit} states: make a table of a smaller one, "
-                "or raise the limit."
-            )
-        joint = int(np.prod([agent.num_actions for agent in env.spec.agents]))
-        if len(kept) ** 2 * joint > ENTRIES:
-            raise ValueError(
-                f"{env.spec.name} has {joint} joint actions and at least {len(kept)} states, so more than "
-                f"{ENTRIES:,} transitions: make a table of a smaller one."
-            )
-        fresh, done = range(done, len(kept)), len(kept)
-        branches += _expand(env, _joined([kept[i] for i in fresh]), fresh.start, number)
-    return _joined(kept), start_rows, branches
+    while done < len(number.known):
+        _check_size(env.spec, len(number.known), limit)
+        first, done = done, len(number.known)
+        branches.append(_expand(env, rows(number.states(), np.arange(first, done)), first, number))
+    return _Reached(number.states(), start_numbers, start.probability, branches)
+
+
+def _check_size(spec: Spec, states: int, limit: int) -> None:
+    if states > limit:
+        raise ValueError(
+            f"{spec.name} has more than {limit} states: make a table of a smaller one, or raise the limit."
+        )
+    joint = int(np.prod(_sizes(spec)))
+    if states**2 * joint > ENTRIES:
+        raise ValueError(
+            f"{spec.name} has {joint} joint actions and at least {states} states, so more than "
+            f"{ENTRIES:,} transitions: make a table of a smaller one."
+        )
 
 
 def _expand(
-    env: FiniteEnvironment, batch: Any, first: int, number: Callable[[Any], list[int]]
-) -> list[_Branch]:
-    """What every available joint action does in a batch of worlds, the first of which has a number."""
-    actions = tuple(agent.num_actions for agent in env.spec.agents)
-    available = _chunked(_available, env, batch)
-    canonical = canonical_actions(available, actions)
-    world, action = np.nonzero(canonical == np.arange(canonical.shape[1]))
-    parts = np.stack(np.unravel_index(action, actions), -1).astype(np.int32)
-    acting = jax.tree.map(lambda leaf: leaf[world], batch)
-    chance = _exact(_chunked(_chance, env, acting, parts))
-    row, outcome = np.nonzero(chance)
-    after = _chunked(
-        _successor,
-        env,
-        jax.tree.map(lambda leaf: leaf[row], acting),
-        parts[row],
-        outcome.astype(np.int32),
-    )
+    env: FiniteEnvironment, batch: Any, first: int, number: Callable[[Any], Int[np.ndarray, " M"]]
+) -> _Branches:
+    """What every available joint action leads to in a batch of states, which are numbered from `first`."""
+    state, actions, _ = joint_actions(each(env, "available", batch))
+    acting = rows(batch, state)
+    row, outcome, probability = outcomes(env, acting, actions, LEAST)
+    after = each(env, "successor", rows(acting, row), actions[row], outcome)
     goes_on = ~after.terminated
     following = np.full(len(row), -1)
     if goes_on.any():
-        following[goes_on] = number(jax.tree.map(lambda leaf: leaf[goes_on], after.world))
-    columns = (world[row] + first, action[row], following, chance[row, outcome], after.reward)
-    return [
-        _Branch(int(w), int(a), int(f), float(c), float(r)) for w, a, f, c, r in zip(*columns, strict=True)
-    ]
+        following[goes_on] = number(rows(after.world, goes_on))
+    joint = np.ravel_multi_index(tuple(actions.T), _sizes(env.spec))
+    return _Branches(state[row] + first, joint[row], following, probability, after.reward)
+
+
+def _tables(reached: _Reached, spec: Spec) -> tuple[Float[np.ndarray, "S JA S"], Float[np.ndarray, "S JA"]]:
+    """P and R, where the last two states are the start and the end."""
+    start, end = reached.number, reached.number + 1
+    joint = int(np.prod(_sizes(spec)))
+    P, R = np.zeros((end + 1, joint, end + 1)), np.zeros((end + 1, joint))
+    np.add.at(P[start, 0], reached.starts, reached.start_probabilities)
+    P[end, 0, end] = 1.0
+    for state, action, after, probability, reward in reached.branches:
+        np.add.at(P, (state, action, np.where(after >= 0, after, end)), probability)
+        np.add.at(R, (state, action), probability * reward.astype(float))
+    return P, R
 
 
 def _observations(
     shown: Float[np.ndarray, "W N O"], spec: Spec
 ) -> tuple[Float[np.ndarray, "S JO"], tuple[tuple[str, ...], ...]]:
-    """Which joint observation each state shows, and a name for each agent's observations."""
+    """The joint observation of each state, and a name for each agent's observations."""
     labels: list[tuple[str, ...]] = []
     indices: list[Int[np.ndarray, " _"]] = []
     for i, agent in enumerate(spec.agents):
         distinct, which = np.unique(shown[:, i], axis=0, return_inverse=True)
         words = [in_words(agent.observation, row[: agent.observation_width]) for row in distinct]
-        labels.append(tuple(word.replace(" ", "-").replace(",", "") or "nothing" for word in words))
+        labels.append(tuple(_word(word) or "nothing" for word in words))
         indices.append(which.ravel())
     sizes = tuple(len(each) for each in labels)
     joint = np.ravel_multi_index(tuple(indices), sizes)
@@ -159,61 +176,9 @@ def _observations(
     return chance, tuple(labels)
 
 
-def _chunked(function: Callable[..., Any], env: FiniteEnvironment, *batched: Any) -> Any:
-    """A compiled function of a world and a batch, called on chunks of one size."""
-    rows = len(jax.tree.leaves(batched)[0])
-    parts = []
-    for begin in range(0, rows, CHUNK):
-        index = np.minimum(np.arange(begin, begin + CHUNK), rows - 1)
-        chunk = jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], batched)
-        parts.append(jax.tree.map(np.asarray, function(env, *chunk)))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *parts)
+def _sizes(spec: Spec) -> tuple[int, ...]:
+    return tuple(agent.num_actions for agent in spec.agents)
 
 
-@jax.jit
-def _start(env: FiniteEnvironment, outcomes: Any) -> Any:
-    return jax.vmap(env.start)(outcomes)
-
-
-@jax.jit
-def _available(env: FiniteEnvironment, worlds: Any) -> Any:
-    return jax.vmap(env.available)(worlds)
-
-
-@jax.jit
-def _observe(env: FiniteEnvironment, worlds: Any) -> Any:
-    return jax.vmap(env.observe)(worlds)
-
-
-@jax.jit
-def _central(env: FiniteEnvironment, worlds: Any) -> Any:
-    return jax.vmap(env.central)(worlds)
-
-
-@jax.jit
-def _chance(env: FiniteEnvironment, worlds: Any, actions: Any) -> Any:
-    return jax.vmap(env.outcome_probabilities)(worlds, actions)
-
-
-@jax.jit
-def _successor(env: FiniteEnvironment, worlds: Any, actions: Any, outcomes: Any) -> Any:
-    return jax.vmap(env.successor)(worlds, actions, outcomes)
-
-
-def _split(batch: Any) -> list[Any]:
-    rows = len(jax.tree.leaves(batch)[0])
-    return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], batch) for i in range(rows)]
-
-
-def _joined(rows: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
-
-
-def _key(row: Any) -> bytes:
-    return b"|".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(row))
-
-
-def _exact(probabilities: Any) -> Float[np.ndarray, "..."]:
-    """In double precision: thirds that were rounded become thirds again."""
-    exact = np.asarray(probabilities, np.float64)
-    return exact / exact.sum(-1, keepdims=True)
+def _word(words: str) -> str:
+    return words.replace(" ", "-").replace(",", "")

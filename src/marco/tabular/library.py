@@ -1,45 +1,27 @@
-"""The built-in problems, written down from their definitions, and worlds of the library as tables."""
+"""The built-in problems: benchmarks written from their definitions, and environments of MARCO as tables."""
 
-import inspect
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from marco.tabular.dpomdp import format as dpomdp
+from marco.environments.bridge import Bridge
+from marco.environments.switch import Switch
+from marco.tabular.convert import from_environment
 from marco.tabular.problem import DecPOMDP
 
 
-class BuiltIn(NamedTuple):
-    """A problem that has a name."""
-
-    make: Callable[..., DecPOMDP]
-    summary: str
-
-
 def load(name: str, **settings: Any) -> DecPOMDP:
-    """A built-in problem by its name, with settings of its own, or the problem in a .dpomdp(.gz) file."""
-    if name not in PROBLEMS:
-        if "." in name or "/" in name:
-            return dpomdp.read(Path(name))
-        raise ValueError(
-            f"unknown problem {name!r}: the built-in ones are {', '.join(PROBLEMS)}; "
-            "for your own give the path of a .dpomdp file."
-        )
-    maker = PROBLEMS[name].make
-    accepted = inspect.signature(maker).parameters
-    for setting in settings:
-        if setting not in accepted:
-            known = f"it has {', '.join(accepted)}" if accepted else "it has none"
-            raise ValueError(f"{name} has no setting {setting!r}: {known}.")
-    return maker(**settings)
+    """A problem by its name, with settings of its own: see `marco.environments.registry.problem`."""
+    from marco.environments.registry import problem
+
+    return problem(name, **settings)
 
 
 def dectiger() -> DecPOMDP:
     """Two agents listen for a tiger behind one of two doors, each alone, and open one (Nair et al. 2003).
 
-    Opening resets the tiger and shows nothing. Listening together is right with 0.85 for each.
+    Opening a door resets the tiger and gives an uninformative observation. If both listen, each hears the
+    right side with probability 0.85.
     """
     states, acts = ("tiger-left", "tiger-right"), ("listen", "open-left", "open-right")
     P, O = np.full((2, 9, 2), 0.5), np.full((9, 2, 4), 0.25)  # noqa: E741
@@ -66,8 +48,9 @@ def _tiger_reward(tiger_door: int, a: int, b: int) -> float:
 def broadcast_channel() -> DecPOMDP:
     """Two stations share a channel; a message gets through if one alone sends (Hansen et al. 2004).
 
-    A buffer that is empty, or whose station sends, is full next with 0.9 and 0.1. Both sending collide, which
-    each hears with 0.9; a collision that was none is heard with 0.1.
+    A buffer that is empty, or whose station sends, is full at the next step with probability 0.9 (first
+    station) or 0.1 (second). If both send, they collide. Each station observes a collision with probability
+    0.9 if there was one, and with 0.1 if there was none.
     """
     full, states = np.array([0.9, 0.1]), ("S00", "S01", "S10", "S11")
     send, wait = 0, 1
@@ -88,8 +71,8 @@ def broadcast_channel() -> DecPOMDP:
 def recycling() -> DecPOMDP:
     """Two robots collect cans: little ones alone, a big one only together (Amato et al. 2007).
 
-    A battery is high (0) or low (1). Searching wears it, and may empty one that is low: the robot is then
-    carried home and recharged, the team pays 10 for each such robot and earns nothing in that step.
+    A battery is high (0) or low (1). Searching discharges it, and may empty one that is low: the robot is
+    then carried home and recharged. The team pays 10 for each such robot and earns nothing in that step.
     """
     acts, batteries = ("recharge", "search-little", "search-big"), ("high", "low")
     high_next = np.array([[1.0, 0.7, 0.5], [1.0, 0.2, 0.3]])
@@ -120,8 +103,9 @@ def recycling() -> DecPOMDP:
 def gridsmall() -> DecPOMDP:
     """Two robots try to be in the same cell of a 2x2 grid (Bernstein et al. 2005; two observations).
 
-    A move works with 0.6; each of the other directions, and staying, happens with 0.1; walls stop. Staying
-    is sure. Each sees only whether it is in the left or the right column. Meeting after the step pays 1.
+    A move succeeds with probability 0.6; each of the other directions, and staying, happens with 0.1. Walls
+    stop a robot. Staying always succeeds. Each robot observes only whether it is in the left or the right
+    column. The reward is 1 if both are in the same cell after the step.
     """
     directions = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1), "stay": (0, 0)}
     one = np.zeros((4, 5, 4))
@@ -145,9 +129,10 @@ def gridsmall() -> DecPOMDP:
 
 
 def counterexample() -> DecPOMDP:
-    """Where Adapted R-MAX as printed gets stuck: unknown pairs that loop break optimism (docs/theory.md).
+    """Where Adapted R-MAX as printed gets stuck: self-loops of unknown pairs break optimism (docs/theory.md).
 
-    Only the first agent chooses and nothing is seen. The best team plays a b b b b, worth 4.2 at horizon 5.
+    Only the first agent has a choice, and observations are uninformative. The best team plays a b b b b,
+    with the value 4.2 at horizon 5.
     """
     states = ("s0", "s1", "sp", "s1p", "bad", "cs", "bs", "cx")
     index = {name: i for i, name in enumerate(states)}
@@ -169,32 +154,14 @@ def counterexample() -> DecPOMDP:
 
 
 def switch(agents: int = 3) -> DecPOMDP:
-    """The riddle of the prisoners and the switch, as a table."""
-    from marco.environments.switch import Switch
-    from marco.tabular.convert import from_environment
-
+    """The environment `switch` as a table, for any horizon."""
     return from_environment(Switch(agents))
 
 
 def bridge(agents: int = 2, length: int = 1) -> DecPOMDP:
-    """The riddle behind a bridge, as a table; small sizes only."""
-    from marco.environments.bridge import Bridge
-    from marco.environments.switch import Switch
-    from marco.tabular.convert import from_environment
-
+    """The environment `bridge` as a table; small sizes only."""
     return from_environment(Bridge(Switch(agents), length))
 
 
 def _agents(number: int) -> tuple[str, ...]:
     return tuple(str(agent) for agent in range(number))
-
-
-PROBLEMS = {
-    "dectiger": BuiltIn(dectiger, "a tiger behind one of two doors"),
-    "broadcast-channel": BuiltIn(broadcast_channel, "two stations, one channel"),
-    "recycling": BuiltIn(recycling, "two robots and their batteries"),
-    "gridsmall": BuiltIn(gridsmall, "meeting in a 2x2 grid"),
-    "counterexample": BuiltIn(counterexample, "where self-loops break R-MAX"),
-    "switch": BuiltIn(switch, "the riddle"),
-    "bridge": BuiltIn(bridge, "the riddle behind a bridge"),
-}

@@ -1,4 +1,4 @@
-"""Decentralised policies as small machines, one per agent, and what a team of them is worth, exactly."""
+"""Decentralised policies: one finite-state controller per agent, and the exact value of a team of them."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -10,40 +10,44 @@ from jaxtyping import Bool, Float, Int
 from marco.tabular.problem import DecPOMDP, Dynamics
 
 
-class AgentPolicy(NamedTuple):
-    """What an agent does at each step in each of its nodes, and where an observation takes it.
+class FiniteStateController(NamedTuple):
+    """One agent's deterministic policy: an action for each step and node, and the next node by observation.
 
-    An agent starts in node 0. A tree of histories is such a machine, and so is one whose equal subtrees
-    are shared.
+    An agent starts in node 0. A policy tree is such a controller with a node per history; where equal
+    subtrees are shared, it has fewer nodes.
     """
 
     actions: tuple[Int[np.ndarray, " _"], ...]
+    """For each step, the action in each node."""
     successors: tuple[Int[np.ndarray, "_ _"], ...]
-    """One fewer than actions. -1 stands for what was thought impossible, and leads to node 0."""
+    """For each step but the last, the next node by node and observation. -1 marks an observation that the
+    planner found impossible; if it is made all the same, node 0 follows."""
 
 
-Team = tuple[AgentPolicy, ...]
+Team = tuple[FiniteStateController, ...]
+"""A decentralised team: one controller per agent."""
 
 
-class Occupancy(NamedTuple):
-    """Where a team and its world are at one step: rows of joint nodes, with unnormalised beliefs."""
+class TeamOccupancy(NamedTuple):
+    """The distribution of a team's joint nodes and the state at one step, one row per joint node."""
 
     nodes: Int[np.ndarray, "J N"]
     actions: Int[np.ndarray, " J"]
     belief: Float[np.ndarray, "J S"]
+    """Unnormalised: the probability of the joint node and the state together."""
 
 
 def occupancies(
     dynamics: Dynamics, team: Team, known: Bool[np.ndarray, "S JA"] | None = None
-) -> Iterator[Occupancy]:
-    """Follow a team step by step. With `known`, what leaves the known pairs is dropped from then on."""
-    joint_seen = np.stack(np.unravel_index(dynamics.seen, dynamics.observations), -1)
+) -> Iterator[TeamOccupancy]:
+    """The occupancy at every step. With `known`, episodes that leave the known pairs are dropped."""
+    observed = dynamics.agent_observations
     nodes, belief = np.zeros((1, len(team)), int), dynamics.d0[None]
     horizon = len(team[0].actions)
     for t in range(horizon):
-        parts = tuple(policy.actions[t][nodes[:, i]] for i, policy in enumerate(team))
-        actions = np.ravel_multi_index(parts, dynamics.actions)
-        yield Occupancy(nodes, actions, belief)
+        parts = tuple(agent.actions[t][nodes[:, i]] for i, agent in enumerate(team))
+        actions = np.ravel_multi_index(parts, dynamics.num_actions)
+        yield TeamOccupancy(nodes, actions, belief)
         if t + 1 == horizon:
             return
         stays = belief if known is None else belief * known[:, actions].T
@@ -52,40 +56,40 @@ def occupancies(
         if not row.size:
             return
         after = np.stack(
-            [policy.successors[t][nodes[row, i], joint_seen[column, i]] for i, policy in enumerate(team)], -1
+            [agent.successors[t][nodes[row, i], observed[column, i]] for i, agent in enumerate(team)], -1
         ).clip(0)
         nodes, group = np.unique(after, axis=0, return_inverse=True)
         belief = np.zeros((len(nodes), dynamics.d0.size))
-        np.add.at(belief, (group.ravel(), dynamics.following[column]), outcomes[row, column])
+        np.add.at(belief, (group.ravel(), dynamics.next_state[column]), outcomes[row, column])
 
 
 def value(dynamics: Dynamics, team: Team) -> float:
-    """J: the expected undiscounted return of a team."""
+    """J: the exact expected undiscounted return of a team."""
     return float(
         sum(np.sum(now.belief * dynamics.R[:, now.actions].T) for now in occupancies(dynamics, team))
     )
 
 
 def escape_probability(dynamics: Dynamics, team: Team, known: Bool[np.ndarray, "S JA"]) -> float:
-    """The probability that an episode meets a pair (s, a) that is not known."""
+    """The exact probability that an episode meets a pair (s, a) that is not known."""
     met = occupancies(dynamics, team, known)
     return float(sum(np.sum(now.belief * ~known[:, now.actions].T) for now in met))
 
 
 def idle_team(observations: tuple[int, ...], horizon: int) -> Team:
-    """Everybody always does action 0."""
+    """The team in which every agent always takes action 0."""
     return tuple(
-        AgentPolicy((np.zeros(1, int),) * horizon, (np.zeros((1, seen), int),) * (horizon - 1))
-        for seen in observations
+        FiniteStateController((np.zeros(1, int),) * horizon, (np.zeros((1, width), int),) * (horizon - 1))
+        for width in observations
     )
 
 
 def random_team(
     rng: np.random.Generator, actions: tuple[int, ...], observations: tuple[int, ...], horizon: int
 ) -> Team:
-    """A deterministic team in which an agent's action depends on the step and on what it just saw."""
+    """A random deterministic team: an agent's action depends on the step and its latest observation."""
     return tuple(
-        AgentPolicy(
+        FiniteStateController(
             tuple(rng.integers(acts, size=seen if t else 1) for t in range(horizon)),
             tuple(np.tile(np.arange(seen), (seen if t else 1, 1)) for t in range(horizon - 1)),
         )
@@ -93,14 +97,14 @@ def random_team(
     )
 
 
-def tree(actions: tuple[Int[np.ndarray, " _"], ...], observations: int) -> AgentPolicy:
-    """The machine of a full tree: node h at step t stands for the h-th history of observations."""
+def tree(actions: tuple[Int[np.ndarray, " _"], ...], observations: int) -> FiniteStateController:
+    """A full policy tree: node h at step t stands for the h-th observation history."""
     grown = tuple(np.arange(len(now) * observations).reshape(len(now), observations) for now in actions[:-1])
-    return AgentPolicy(actions, grown)
+    return FiniteStateController(actions, grown)
 
 
-def all_policies(actions: int, observations: int, horizon: int) -> Iterator[AgentPolicy]:
-    """Every deterministic policy of an agent, as a full tree."""
+def all_policies(actions: int, observations: int, horizon: int) -> Iterator[FiniteStateController]:
+    """Every deterministic policy of an agent, as a full policy tree."""
     sizes = [observations**t for t in range(horizon)]
     cuts = np.cumsum(sizes)[:-1]
     for chosen in product(range(actions), repeat=sum(sizes)):
@@ -108,14 +112,14 @@ def all_policies(actions: int, observations: int, horizon: int) -> Iterator[Agen
 
 
 def number_of_policies(actions: int, observations: int, horizon: int) -> int:
-    """How many deterministic policies an agent has: one action for every history of observations."""
+    """The number of deterministic policies of an agent: one action for every observation history."""
     return actions ** sum(observations**t for t in range(horizon))
 
 
 def brute_force(dynamics: Dynamics, horizon: int, limit: int = 200_000) -> tuple[float, Team]:
-    """The best of all deterministic teams, one by one: slow, and beyond doubt."""
+    """The best deterministic team, by evaluating every one: slow, and a check of the solver."""
     pools = []
-    for acts, seen in zip(dynamics.actions, dynamics.observations, strict=True):
+    for acts, seen in zip(dynamics.num_actions, dynamics.num_observations, strict=True):
         count = number_of_policies(acts, seen, horizon)
         if count > limit:
             raise ValueError(f"an agent has {count} policies, over the limit of {limit}: use the solver.")
@@ -127,17 +131,18 @@ def brute_force(dynamics: Dynamics, horizon: int, limit: int = 200_000) -> tuple
     return value(dynamics, best), best
 
 
-def show(problem: DecPOMDP, policy: AgentPolicy, agent: int) -> list[str]:
-    """A policy as an indented tree; only what the agent can live through under it is there to be shown."""
-    lines: list[str] = []
-    acts, sees = problem.actions[agent], problem.observations[agent]
+def show(problem: DecPOMDP, controller: FiniteStateController, agent: int) -> list[str]:
+    """A controller as the lines of an indented tree, without observations that are impossible under it."""
+    return list(_subtree(problem, controller, agent, 0, 0, ""))
 
-    def grow(t: int, node: int, indent: str, label: str) -> None:
-        lines.append(f"{indent}{label}{acts[policy.actions[t][node]]}")
-        if t < len(policy.successors):
-            for o, name in enumerate(sees):
-                if policy.successors[t][node, o] >= 0:
-                    grow(t + 1, int(policy.successors[t][node, o]), indent + "  ", f"{name}: ")
 
-    grow(0, 0, "", "")
-    return lines
+def _subtree(
+    problem: DecPOMDP, controller: FiniteStateController, agent: int, t: int, node: int, label: str
+) -> Iterator[str]:
+    """The lines from a node at step t on; `label` names the observation that led there."""
+    yield "  " * t + label + problem.actions[agent][controller.actions[t][node]]
+    if t == len(controller.successors):
+        return
+    for name, child in zip(problem.observations[agent], controller.successors[t][node].tolist(), strict=True):
+        if child >= 0:
+            yield from _subtree(problem, controller, agent, t + 1, child, f"{name}: ")

@@ -1,4 +1,4 @@
-"""A finite Dec-POMDP as tables with names (DecPOMDP), and in the form that planners use (Dynamics)."""
+"""A finite Dec-POMDP as tables with names (DecPOMDP), and in the form that the solver uses (Dynamics)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,19 +7,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from marco.environments.tabular import Tabular, from_tables
+from marco.environments.tabular import Labels, Tabular, from_tables
 
 TOLERANCE = 1e-5
-"""How far the probabilities in a problem may miss a sum of 1: files give few digits."""
+"""How far the sum of probabilities may be from 1: files give few digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class DecPOMDP:
-    """Tables P[s, a, s'], R[s, a], O[a, s', o], d0[s], with a name for everything.
+    """Tables P[s, a, s'], R[s, a], O[a, s', o], d0[s], with names for agents, states, actions, observations.
 
-    a and o number the joint actions and observations, last agent fastest. Nothing is seen at the start.
-    An action that is not `available` does what the agent's first available one does. States that are
-    `given` need not be learned: their outcomes are told. Values are undiscounted; `discount` is only kept.
+    a and o are indices of joint actions and joint observations, last agent fastest. There is no observation
+    before the first action. An action that is not `available` has the effect of the agent's first available
+    action. The outcomes of states that are `given` need not be learned. Values are undiscounted: `discount`
+    is kept for the file format only.
     """
 
     name: str
@@ -35,7 +36,7 @@ class DecPOMDP:
     terminal: Bool[np.ndarray, " S"] | None = None
     given: Bool[np.ndarray, " S"] | None = None
     prologue: int = 0
-    """Steps before the first real one: 1 where a start state is put first to show a first observation."""
+    """Steps before the first real one: 1 where an added start state gives the first observation."""
     discount: float = 1.0
 
     def __post_init__(self) -> None:
@@ -56,38 +57,35 @@ class DecPOMDP:
 
     @property
     def num_states(self) -> int:
-        """S."""
         return len(self.states)
 
     @property
     def num_actions(self) -> tuple[int, ...]:
-        """How many actions each agent has."""
+        """The number of actions of each agent."""
         return tuple(len(names) for names in self.actions)
 
     @property
     def num_observations(self) -> tuple[int, ...]:
-        """How many observations each agent has."""
+        """The number of observations of each agent."""
         return tuple(len(names) for names in self.observations)
 
     @property
     def num_joint_actions(self) -> int:
-        """A."""
         return int(np.prod(self.num_actions))
 
     @property
     def num_joint_observations(self) -> int:
-        """JO."""
         return int(np.prod(self.num_observations))
 
     def steps(self, horizon: int) -> int:
-        """How many steps of the table a horizon takes: the prologue is no real step."""
+        """The steps of the table that a horizon takes: the prologue is not counted as a real step."""
         if horizon < 1:
             raise ValueError(f"{self.name} needs a horizon of at least 1, got {horizon}.")
         return horizon + self.prologue
 
     @cached_property
     def canonical(self) -> Int[np.ndarray, "S JA"]:
-        """The joint action that a joint action amounts to in a state: unavailable parts are replaced."""
+        """The joint action with the same effect in a state and only available actions."""
         if self.available is None:
             joint = np.arange(self.num_joint_actions)
             return np.broadcast_to(joint, (self.num_states, joint.size))
@@ -95,13 +93,13 @@ class DecPOMDP:
 
     @cached_property
     def dynamics(self) -> "Dynamics":
-        """The same for planners."""
-        seen, following = np.nonzero(self.O.max(0).T > 0.0)
-        G = np.ascontiguousarray(self.P[:, :, following] * self.O[:, following, seen])
-        return Dynamics(G, self.R, self.d0, seen, following, self.num_actions, self.num_observations)
+        """The problem as the solver takes it."""
+        observation, after = np.nonzero(self.O.max(0).T > 0.0)
+        G = np.ascontiguousarray(self.P[:, :, after] * self.O[:, after, observation])
+        return Dynamics(G, self.R, self.d0, observation, after, self.num_actions, self.num_observations)
 
     def environment(self, horizon: int) -> Tabular:
-        """The problem as a world that every learner can play."""
+        """The problem as an environment that every learner can be trained in."""
         return from_tables(
             self.P,
             self.R,
@@ -113,13 +111,14 @@ class DecPOMDP:
             available=self.available,
             terminal=self.terminal,
             name=self.name,
+            labels=Labels(self.agents, self.states, self.actions, self.observations),
         )
 
 
 def canonical_actions(
     available: Bool[np.ndarray, "S N A"], actions: tuple[int, ...]
 ) -> Int[np.ndarray, "S JA"]:
-    """Every joint action with its unavailable parts replaced by the agent's first available action."""
+    """Every joint action with unavailable actions replaced by the agent's first available one."""
     chosen = []
     for agent, part in enumerate(np.unravel_index(np.arange(int(np.prod(actions))), actions)):
         allowed = available[:, agent, :]
@@ -128,32 +127,30 @@ def canonical_actions(
 
 
 class Dynamics(NamedTuple):
-    """What planners need: G[s, a, m] is the probability of the outcome m, a next state with what is seen.
+    """A Dec-POMDP as the solver takes it.
 
-    Outcomes that never occur are left out; the others are ordered by the joint observation.
+    G[s, a, m] is the probability of outcome m: a pair of a next state and a joint observation. Outcomes that
+    never occur are left out; the others are sorted by joint observation.
     """
 
     G: Float[np.ndarray, "S JA M"]
     R: Float[np.ndarray, "S JA"]
     d0: Float[np.ndarray, " S"]
-    seen: Int[np.ndarray, " M"]
-    following: Int[np.ndarray, " M"]
-    actions: tuple[int, ...]
-    observations: tuple[int, ...]
+    joint_observation: Int[np.ndarray, " M"]
+    """The joint observation of each outcome."""
+    next_state: Int[np.ndarray, " M"]
+    """The next state of each outcome."""
+    num_actions: tuple[int, ...]
+    """The number of actions of each agent."""
+    num_observations: tuple[int, ...]
+    """The number of observations of each agent."""
 
     @property
     def P(self) -> Float[np.ndarray, "S JA S"]:  # noqa: N802  (the paper's letter)
-        """The transitions alone."""
-        return self.G @ (self.following[:, None] == np.arange(self.d0.size))
+        """The transition probabilities, without observations."""
+        return self.G @ (self.next_state[:, None] == np.arange(self.d0.size))
 
-
-def from_outcomes(
-    outcomes: Float[np.ndarray, "S JA S JO"],
-    R: Float[np.ndarray, "S JA"],
-    d0: Float[np.ndarray, " S"],
-    actions: tuple[int, ...],
-    observations: tuple[int, ...],
-) -> Dynamics:
-    """Dynamics from the probabilities of s' and o together, as counts of n(s, a, s', o) give them."""
-    seen, following = np.nonzero(outcomes.max((0, 1)).T > 0.0)
-    return Dynamics(outcomes[:, :, following, seen], R, d0, seen, following, actions, observations)
+    @property
+    def agent_observations(self) -> Int[np.ndarray, "M N"]:
+        """Each agent's observation in each outcome."""
+        return np.stack(np.unravel_index(self.joint_observation, self.num_observations), -1)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from helpers.random_tables import benchmark_problem
+from marco.environments.catalogue import CATALOGUE
 from marco.tabular.dpomdp.format import FormatError, parse, read, text, write
-from marco.tabular.library import PROBLEMS, load
+from marco.tabular.library import load
 
 HEADER = """
 agents: 2
@@ -95,7 +96,7 @@ def test_costs_are_negative_rewards():
         ),
         (
             HEADER + BODY + "R: * : * : bad : * : 1\nT: * :\nidentity",
-            r"f:23: T stands after the reward in line 22",
+            r"f:23: T comes after the reward in line 22",
         ),
         (HEADER.replace("good bad", "good good") + BODY, r"f:5: two states have the same name"),
         (HEADER.replace("values: reward\n", "") + BODY, r"f:4: expected 'values:', got 'states: good bad'"),
@@ -120,7 +121,7 @@ def test_files_that_cannot_be_read(tmp_path):
         read(tmp_path / "bad.dpomdp.gz")
 
 
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "bridge"])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("bridge", "reference")])
 @pytest.mark.parametrize("suffix", ["dpomdp", "dpomdp.gz"])
 def test_what_is_written_is_read_again(name, suffix, tmp_path):
     problem, path = load(name), tmp_path / f"{name}.{suffix}"

@@ -5,7 +5,7 @@ from marco.tabular.library import load
 from marco.tabular.policies import idle_team, random_team, value
 from marco.tabular.rmax.comparators import (
     Centralised,
-    EpsilonGreedy,
+    EpsilonGreedyExploration,
     ExplorationBonus,
     PosteriorSampling,
     RandomExploration,
@@ -13,8 +13,9 @@ from marco.tabular.rmax.comparators import (
     state_policy,
 )
 from marco.tabular.rmax.known_model import Counts, known_model, make_task
-from marco.tabular.rmax.loop import Phase, Run, World, learn
+from marco.tabular.rmax.loop import LearningRun, PlanPhase, learn
 from marco.tabular.rmax.rmax import RMax
+from marco.tabular.rmax.simulator import Simulator
 from marco.tabular.solver.search import solve
 
 
@@ -73,7 +74,7 @@ def test_scaling_keeps_the_order_of_teams():
 def test_an_end_that_pays_nothing_after_scaling_would_change_the_best_team():
     """Living pays 1/2 a step in scaled rewards: with ends at 0, two prisoners would tell as late as they can.
 
-    At horizon 3 the best team tells at once when it may (worth 3/4, early or late); if ends pay 0, telling
+    At horizon 3 the best team tells at once when it may (value 3/4, early or late); if ends pay 0, telling
     one step early costs 1/2, and telling wrongly at the last step costs as much as it does in truth.
     """
     problem = load("switch", agents=2)
@@ -93,7 +94,7 @@ def test_an_end_that_pays_nothing_after_scaling_would_change_the_best_team():
     )
     assert best.lower == pytest.approx(3 / 4)
     assert value(problem.dynamics, lengthened) == pytest.approx(1 / 2)
-    # Without ends that pay 1/2, the team that tells early is worth less than one that never tells.
+    # Without ends that pay 1/2, the team that tells early has a lower value than one that never tells.
     never = idle_team(problem.num_observations, steps)
     assert value(spoiled, lengthened) < value(spoiled, never) + 1e-12
     assert value(problem.dynamics._replace(R=task.scaled), lengthened) > value(
@@ -116,7 +117,7 @@ def test_counts_give_the_known_model():
     model = known_model(task, G, R, known)
     assert model.G[0, 4].tolist() == [0.0, 0.5, 0.0, 0.0, 0.5]
     assert model.G[0, 5].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
-    assert model.following[0] == 4
+    assert model.next_state[0] == 4
     assert model.R[0, 5] == model.R[4, 0] == 1.0
     loops = known_model(task, G, R, known, "self-loop")
     np.testing.assert_allclose(loops.P[2, 5], [0, 0, 1, 0])
@@ -138,7 +139,13 @@ def test_unavailable_actions_count_as_what_they_amount_to():
 
 @pytest.mark.parametrize(
     "method",
-    [RandomExploration(), EpsilonGreedy(), ExplorationBonus(), PosteriorSampling(), Centralised(20)],
+    [
+        RandomExploration(),
+        EpsilonGreedyExploration(),
+        ExplorationBonus(),
+        PosteriorSampling(),
+        Centralised(20),
+    ],
     ids=lambda method: type(method).__name__,
 )
 def test_every_way_to_explore_finds_a_good_team(method):
@@ -171,19 +178,19 @@ def test_policies_on_states_are_those_of_the_mdp():
 def test_episodes_follow_the_tables():
     """Outcomes of one pair, drawn 20,000 times."""
     task = make_task(load("broadcast-channel"))
-    world, rng = World(task, 1), np.random.default_rng(0)
-    drawn = np.bincount([world.step(rng, 3, 1) for _ in range(20_000)], minlength=16) / 20_000
+    simulator, rng = Simulator(task, 1), np.random.default_rng(0)
+    drawn = np.bincount([simulator.step(rng, 3, 1) for _ in range(20_000)], minlength=16) / 20_000
     np.testing.assert_allclose(drawn, task.problem.dynamics.G[3, 1], atol=4 * np.sqrt(0.25 / 20_000))
 
 
-def test_what_a_run_says_of_itself():
+def test_properties_of_a_run():
     phases = [
-        Phase(10, 40, 1.0, 0.5, 1, 5, True),
-        Phase(5, 20, 0.0, 0.5, 2, 5, True),
-        Phase(7, 28, 0.3, 0.5, 3, 2, True),
-        Phase(9, 36, 0.1, 0.0, 4, 0, True),
+        PlanPhase(10, 40, 1.0, 0.5, 1, 5, True),
+        PlanPhase(5, 20, 0.0, 0.5, 2, 5, True),
+        PlanPhase(7, 28, 0.3, 0.5, 3, 2, True),
+        PlanPhase(9, 36, 0.1, 0.0, 4, 0, True),
     ]
-    learned = Run(phases, True)
+    learned = LearningRun(phases, True)
     assert learned.worse_than(0.2) == 17
     assert learned.samples_until(0.2) == 88
     assert learned.samples_until(0.05) is None
@@ -196,7 +203,10 @@ def test_what_a_run_says_of_itself():
     [
         (lambda: RMax(0), "m must be at least 1, got 0"),
         (lambda: Centralised(0), "m must be at least 1, got 0"),
-        (lambda: EpsilonGreedy(0.0), r"epsilon must be in \(0, 1\] for anything new to be seen, got 0.0"),
+        (
+            lambda: EpsilonGreedyExploration(0.0),
+            r"epsilon must be in \(0, 1\] for anything new to be seen, got 0.0",
+        ),
         (lambda: PosteriorSampling(0.0), "prior must be more than 0, got 0.0"),
         (lambda: ExplorationBonus(-1.0), "beta must not be negative, got -1.0"),
     ],

@@ -9,13 +9,13 @@ from helpers.random_tables import benchmark_problem, random_dynamics, turn_takin
 from marco.tabular.library import load
 from marco.tabular.policies import all_policies, brute_force, number_of_policies, random_team, value
 from marco.tabular.problem import Dynamics
-from marco.tabular.rmax import loop as learning
+from marco.tabular.rmax import methods
 from marco.tabular.solver import options
 from marco.tabular.solver import search as solver
 from marco.tabular.solver.best_response import TooManyBeliefsError, best_response, jesp
 from marco.tabular.solver.bounds import mdp_bound, pomdp_bound, prepare
-from marco.tabular.solver.occupancy import Histories
-from marco.tabular.solver.search import solve
+from marco.tabular.solver.occupancy import OccupancyState
+from marco.tabular.solver.search import Limits, solve
 from marco.tabular.solver.two_steps import two_steps
 
 PUBLISHED = [
@@ -83,7 +83,7 @@ def test_two_steps_at_once_change_no_optimum(agents, actions, horizon, monkeypat
     cases = [turn_taking(np.random.default_rng(seed), agents, 6, actions) for seed in range(5)]
     found = [solve(dynamics, horizon) for dynamics in cases]
     for module in (solver, options):
-        monkeypatch.setattr(module, "lone_choices_of", lambda stages, histories, allowed: None)
+        monkeypatch.setattr(module, "lone_choices_of", lambda stages, occupancy, allowed: None)
     plain = [solve(dynamics, horizon) for dynamics in cases]
     assert all(one.optimal for one in found + plain)
     assert [one.lower for one in found] == pytest.approx([one.lower for one in plain], abs=1e-8)
@@ -94,7 +94,7 @@ def test_where_nothing_follows_any_more_two_steps_are_not_planned():
     dynamics = turn_taking(np.random.default_rng(3), 2, 6)
     stages = prepare(dynamics, 3)
     search = solver.Search(stages, None, elapsed=lambda: 0.0)
-    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    start = OccupancyState(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
     choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
     none = np.zeros_like(choices.outcomes)
     assert two_steps(stages, 0, start, choices.rewards, choices.outcomes, choices.lone) is not None
@@ -102,16 +102,16 @@ def test_where_nothing_follows_any_more_two_steps_are_not_planned():
 
 
 def test_two_steps_at_once_are_bounded_from_above():
-    """The bound of every rule of the last step but one is what the rule earns; no better one is left out."""
+    """The bound of every rule of the last step but one is the value of the rule, and no rule is left out."""
     dynamics = turn_taking(np.random.default_rng(3), 2, 6)
     stages = prepare(dynamics, 2)
     search = solver.Search(stages, None, elapsed=lambda: 0.0)
-    start = Histories(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
+    start = OccupancyState(np.array([[0, 0], [0, 1]]), np.stack([dynamics.d0 * 0.5] * 2), (1, 2))
     choices = options.Options(stages, start, 0, search.revealed, search.time_is_up)
     earned = []
     for rule in choices.rules(lambda: -math.inf):
         reward, moved = choices.follow(rule)
-        exact = reward + search.visit(moved.histories, 1, -math.inf).lower
+        exact = reward + search.visit(moved.occupancy, 1, -math.inf).lower
         assert rule.bound == pytest.approx(exact, abs=1e-9)
         earned.append(exact)
     assert len(earned) == math.prod(len(actions) for actions in choices.lone.options)
@@ -132,7 +132,7 @@ def test_bounds_enclose_the_optimum(seed):
     assert low - 1e-9 <= found.lower <= shared + 1e-9 <= central + 2e-9
 
 
-def test_shared_observations_of_the_tiger_are_worth_what_is_published():
+def test_shared_observations_of_the_tiger_have_the_published_value():
     """Q_POMDP of Dec-Tiger at horizon 3 and Q_MDP, by hand: 20 at every step."""
     dynamics = load("dectiger").dynamics
     assert mdp_bound(dynamics, 3) == pytest.approx(60.0)
@@ -161,46 +161,45 @@ def test_a_best_response_is_the_best_of_all_policies(agent):
 
 
 def test_best_responses_certify_the_riddle():
-    """50/81 is what a team that sees everything can earn, and what one that does not has found."""
+    """50/81 is the value of a team that observes the state, and of the decentralised team found."""
     problem = load("switch")
     stages = prepare(problem.dynamics, problem.steps(5))
     ceiling = mdp_bound(problem.dynamics, problem.steps(5))
-    earned, team = jesp(np.random.default_rng(0), stages, 300, enough=ceiling)
+    earned, team = jesp(np.random.default_rng(0), stages, 300, target=ceiling)
     assert earned == pytest.approx(50 / 81, abs=1e-9)
     assert ceiling == pytest.approx(50 / 81, abs=1e-9)
     assert value(problem.dynamics, team) == pytest.approx(50 / 81, abs=1e-9)
 
 
 def test_out_of_time_bounds_still_hold():
-    """Dec-Tiger at horizon 6 is worth 10.381625; a twentieth of a second is not enough."""
-    told = []
-    found = solve(load("dectiger").dynamics, 6, seconds=0.05, report=lambda *bounds: told.append(bounds))
+    """The optimum of Dec-Tiger at horizon 6 is 10.381625; a twentieth of a second is not enough."""
+    found = solve(load("dectiger").dynamics, 6, Limits(seconds=0.05))
     assert not found.optimal
     assert found.lower <= 10.381625 <= found.upper
     assert value(load("dectiger").dynamics, found.team) == pytest.approx(found.lower)
 
 
 def racing():
-    """A clock on which every look takes a second, and how often it has been looked at."""
+    """A clock that advances by a second at every reading, and the count of its readings."""
     ticks = itertools.count()
     return lambda: float(next(ticks)), ticks
 
 
 def test_the_limit_is_that_of_the_given_clock():
-    """By a clock that stands still a search is never late; by one that races it stops at once."""
+    """With a clock that stands still a search never ends early; with one that races it stops at once."""
     tiger = load("dectiger").dynamics
-    assert solve(tiger, 3, seconds=1e-9, clock=lambda: 0.0).optimal
+    assert solve(tiger, 3, Limits(seconds=1e-9, clock=lambda: 0.0)).optimal
     clock, ticks = racing()
-    assert not solve(tiger, 6, seconds=3.0, clock=clock).optimal
+    assert not solve(tiger, 6, Limits(seconds=3.0, clock=clock)).optimal
     assert next(ticks) < 1_000
 
 
 def test_a_learner_plans_by_the_time_of_the_processor(monkeypatch):
     """How busy a machine is must not decide what a run learns."""
     tiger = load("dectiger").dynamics
-    assert learning.best_team(tiger, 4, None, 60.0).optimal
+    assert methods.best_team(tiger, 4, None, 60.0).optimal
     monkeypatch.setattr(time, "thread_time", racing()[0])
-    assert not learning.best_team(tiger, 4, None, 60.0).optimal
+    assert not methods.best_team(tiger, 4, None, 60.0).optimal
 
 
 def test_an_interrupted_search_returns_its_bounds():
@@ -208,7 +207,7 @@ def test_an_interrupted_search_returns_its_bounds():
         raise KeyboardInterrupt
 
     dynamics = load("dectiger").dynamics
-    found = solve(dynamics, 7, report=interrupt, interruptible=True)
+    found = solve(dynamics, 7, Limits(interruptible=True), report=interrupt)
     assert found.seconds < 10.0
     assert not found.optimal
     assert found.lower <= found.upper
@@ -219,7 +218,7 @@ def test_an_interrupted_search_returns_its_bounds():
 def test_a_known_ceiling_ends_the_search():
     dynamics = load("dectiger").dynamics
     best = solve(dynamics, 4)
-    again = solve(dynamics, 4, team=best.team, ceiling=best.lower)
+    again = solve(dynamics, 4, Limits(ceiling=best.lower), team=best.team)
     assert again.optimal
     assert again.nodes == 0
 
@@ -239,7 +238,7 @@ def test_settled_states_are_paid_on_entering():
     ("call", "message"),
     [
         (lambda d: solve(d, 0), "horizon of at least 1, got 0"),
-        (lambda d: solve(d, 2, seconds=0.0), "more than 0 seconds, got 0.0"),
+        (lambda d: solve(d, 2, Limits(seconds=0.0)), "more than 0 seconds, got 0.0"),
         (lambda d: brute_force(d, 4), "policies, over the limit of 200000: use the solver"),
         (lambda d: jesp(np.random.default_rng(0), prepare(d, 2), 0), "restarts must be at least 1, got 0"),
     ],

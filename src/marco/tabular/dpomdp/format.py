@@ -1,8 +1,8 @@
-"""The .dpomdp file format: read and written, gzipped files too.
+"""The .dpomdp file format: reading and writing, plain or gzipped.
 
-Two dialects are read. The one is that of the MADP toolbox; the other quotes its names and has the short
-form `R: JA : s : r`. A later T or O line overwrites an earlier one. A reward that names s' or o adds its
-expected share to R(s, a); one that names neither sets it.
+Two dialects are read: that of the MADP toolbox, and one that quotes names and has the short form
+`R: JA : s : r`. A later T or O line overwrites an earlier one. A reward that depends on s' or o adds its
+expected value to R(s, a); a reward that depends on neither sets R(s, a).
 """
 
 import gzip
@@ -30,18 +30,18 @@ def read(path: Path) -> DecPOMDP:
 
 
 def parse(content: str, file: str = "<text>", name: str = "problem") -> DecPOMDP:
-    """The problem that a text in the format describes; `file` is what errors call it."""
+    """The problem in a text; errors call the text `file`."""
     return Reader(name, Lines(file, list(significant_lines(content)))).problem()
 
 
 def write(problem: DecPOMDP, path: Path) -> None:
-    """Write a problem so that `read` gives the same tables; gzipped if the name ends in .gz."""
+    """Write a problem to a file, gzipped if its name ends in .gz; `read` gives the same tables."""
     data = text(problem).encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def text(problem: DecPOMDP) -> str:
-    """The problem in the format, in full precision; entries of 0 are left out."""
+    """The problem as a text in full precision; entries of 0 are left out."""
     lines = [
         f"# {problem.name}",
         "agents: " + _listed(problem.agents),
@@ -69,6 +69,6 @@ def text(problem: DecPOMDP) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    """The names, or their number where they are but indices."""
+    """The names, or their number if they are just indices."""
     numbered = names == tuple(str(i) for i in range(len(names)))
     return str(len(names)) if numbered else " ".join(name.replace(" ", "-") for name in names)

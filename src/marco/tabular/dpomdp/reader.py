@@ -1,4 +1,4 @@
-"""Reads the text of a .dpomdp file, line by line."""
+"""The parser of .dpomdp files, line by line."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ HEADER = ("agents", "discount", "values", "states", "start", "actions", "observa
 
 @dataclass
 class Reader:
-    """Reads line by line, from the header to the last reward."""
+    """Parses a file from the header to the last reward."""
 
     name: str
     lines: Lines
@@ -21,16 +21,16 @@ class Reader:
     actions: list[tuple[str, ...]] = field(default_factory=list)
     observations: list[tuple[str, ...]] = field(default_factory=list)
     uses_outcomes: int | None = None
-    """The line of the first reward that depends on T or O."""
+    """The line number of the first reward that depends on T or O."""
 
     def problem(self) -> DecPOMDP:
-        """Read everything."""
+        """Parse the whole file."""
         self._header()
         states, joint = len(self.states), int(np.prod([len(names) for names in self.actions]))
         seen = int(np.prod([len(names) for names in self.observations]))
         self.T, self.R = np.zeros((joint, states, states)), np.zeros((joint, states))
         self.O = np.zeros((joint, states, seen))
-        self.said = {"T": np.zeros((joint, states), int), "O": np.zeros((joint, states), int)}
+        self.last_line = {"T": np.zeros((joint, states), int), "O": np.zeros((joint, states), int)}
         while self.lines.at < len(self.lines.lines):
             self._entry()
         self._check("T")
@@ -69,7 +69,7 @@ class Reader:
                 into.append(self._names(self.lines.next(f"the {key} of {agent}"), key[:-1]))
 
     def _field(self, key: str) -> Line:
-        """What stands after the colon of a line of the header."""
+        """The rest of a header line, after its keyword and colon."""
         line = self.lines.next(f"'{key}:'")
         found, colon, rest = line.text.partition(":")
         if not colon or found.split()[:1] != [key]:
@@ -124,7 +124,7 @@ class Reader:
         if self.uses_outcomes is not None:
             self.lines.fail(
                 line,
-                f"{kind} stands after the reward in line {self.uses_outcomes}, which depends on it: "
+                f"{kind} comes after the reward in line {self.uses_outcomes}, which depends on it: "
                 "put all T and O lines before the R lines",
             )
         table = self.T if kind == "T" else self.O
@@ -142,7 +142,7 @@ class Reader:
             self.lines.fail(
                 line, f"{kind} takes a joint action, then a state, then what follows, then a number"
             )
-        self.said[kind][np.ix_(joint, rows)] = line.number
+        self.last_line[kind][np.ix_(joint, rows)] = line.number
 
     def _reward(self, line: Line, parts: list[str], joint: list[int]) -> None:
         fields = [part for part in parts[1:] if part]
@@ -155,7 +155,7 @@ class Reader:
         if short or (len(fields) == 5 and fields[2] == "*" and self._all_seen(line, fields[3])):
             self.R[np.ix_(joint, rows)] = self.lines.number(line, fields[-1])
             return
-        # What names s' or o is an expectation over T and O, which must be there by now.
+        # A reward that depends on s' or o is an expectation over T and O, which must be complete by now.
         if self.uses_outcomes is None:
             self._check("T", "before rewards that depend on the next state")
             self._check("O", "before rewards that depend on the observation")
@@ -175,7 +175,7 @@ class Reader:
             expected = (self.O[action] * table).sum(-1)
             self.R[action, rows] += self.T[action, rows] @ expected
 
-    # --- Words and checks ----------------------------------------------------------------------------------
+    # --- Indices and checks --------------------------------------------------------------------------------
 
     def _joint_of(self, line: Line, parts: list[str]) -> list[int]:
         if parts[0] not in ("T", "O", "R") or len(parts) < 2:
@@ -192,7 +192,7 @@ class Reader:
         return self.lines.one(line, text, self.states, "state")
 
     def _check(self, kind: str, when: str = "") -> None:
-        """Every row of T and O is a distribution."""
+        """Check that every row of T or O is a distribution."""
         table = self.T if kind == "T" else self.O
         off = np.abs(table.sum(-1) - 1.0)
         bad = np.argwhere((off > TOLERANCE) | (table.min(-1) < 0.0))
@@ -201,7 +201,7 @@ class Reader:
             parts = np.unravel_index(action, [len(names) for names in self.actions])
             words = " ".join(names[i] for names, i in zip(self.actions, parts, strict=True))
             what = f"{kind}: {words} : {self.states[state]}"
-            number = int(self.said[kind][action, state])
+            number = int(self.last_line[kind][action, state])
             if not number:
                 where = self.lines.lines[self.lines.at - 1].number
                 cure = f"give its {kind} lines {when}".strip()

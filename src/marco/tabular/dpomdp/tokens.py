@@ -1,4 +1,4 @@
-"""The lines, words and numbers of a .dpomdp file, and where in the file they are wrong."""
+"""The lines, words and numbers of a .dpomdp file, with errors that name the line."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,23 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 class FormatError(ValueError):
-    """A file that is no Dec-POMDP; says where and why."""
+    """A file that is not a valid Dec-POMDP; the message names the line and the reason."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line without comment and quotes, and where it stood."""
+    """A line without comment and quotes, and its line number."""
 
     number: int
     text: str
 
     @property
     def words(self) -> list[str]:
-        """What blanks separate."""
         return self.text.split()
 
 
 def significant_lines(text: str) -> Iterator[Line]:
-    """The lines that say something."""
+    """The lines that are not empty or comments only."""
     for number, line in enumerate(text.splitlines(), 1):
         kept = line.split("#", 1)[0].replace('"', "").strip()
         if kept:
@@ -37,14 +36,14 @@ def significant_lines(text: str) -> Iterator[Line]:
 
 @dataclass
 class Lines:
-    """The lines of a file, taken one after the other; `at` is the next."""
+    """The lines of a file, read in order; `at` is the index of the next."""
 
     file: str
     lines: list[Line]
     at: int = 0
 
     def next(self, expected: str) -> Line:
-        """The next line; there has to be one."""
+        """The next line; an error if there is none."""
         if self.at == len(self.lines):
             last = self.lines[-1].number if self.lines else 0
             raise FormatError(f"{self.file}:{last}: the file ends where {expected} should follow.")
@@ -52,11 +51,11 @@ class Lines:
         return self.lines[self.at - 1]
 
     def fail(self, line: Line, what: str) -> NoReturn:
-        """Say where and why."""
+        """Raise an error that names the file and the line."""
         raise FormatError(f"{self.file}:{line.number}: {what}.")
 
     def joint(self, line: Line, text: str, names: Sequence[tuple[str, ...]], kind: str) -> list[int]:
-        """The joint indices that '*', an index, or one word per agent stand for."""
+        """The joint indices denoted by '*', an index, or one word per agent."""
         words, sizes = text.split(), tuple(len(each) for each in names)
         if words == ["*"]:
             return list(range(int(np.prod(sizes))))
@@ -70,7 +69,7 @@ class Lines:
         return [int(index) for index in np.ravel_multi_index(np.ix_(*parts), sizes).ravel()]
 
     def one(self, line: Line, word: str, names: Sequence[str], kind: str) -> list[int]:
-        """The indices that '*', a name or an index stand for."""
+        """The indices denoted by '*', a name or an index."""
         if word == "*":
             return list(range(len(names)))
         if word in names:
@@ -81,7 +80,7 @@ class Lines:
         self.fail(line, f"unknown {kind} {word!r}: use one of {shown}, an index below {len(names)}, or *")
 
     def matrix(self, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-        """The table that begins with the next line, or the word that stands for one."""
+        """The table that begins with the next line; `uniform` and `identity` denote one."""
         line = self.next(f"a table of {shape[0]} x {shape[1]} numbers")
         if line.words == ["uniform"] and kind != "R":
             return np.full(shape, 1.0 / shape[1])
@@ -93,7 +92,7 @@ class Lines:
         return np.array(rows)
 
     def row(self, line: Line, length: int) -> np.ndarray:
-        """The numbers of a line, so many, or the word that stands for them."""
+        """The numbers of a line, `length` of them, or `uniform`."""
         if line.words == ["uniform"]:
             return np.full(length, 1.0 / length)
         if len(line.words) != length:
@@ -101,7 +100,7 @@ class Lines:
         return np.array([self.number(line, word) for word in line.words])
 
     def number(self, line: Line, word: str) -> float:
-        """What a word says."""
+        """The value of a word."""
         if not NUMBER.fullmatch(word):
             self.fail(line, f"expected a number, got {word!r}")
         return float(word)

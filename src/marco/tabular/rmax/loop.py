@@ -1,120 +1,50 @@
-"""One loop for all learners of tables: plan, judge the plan exactly, play real episodes until it is stale."""
+"""The learning loop of all methods: plan, evaluate the plan exactly, play real episodes, plan again."""
 
-import time
-from bisect import bisect_right
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
-from marco.tabular.policies import Team, value
-from marco.tabular.problem import Dynamics
+from marco.tabular.policies import value
 from marco.tabular.rmax.known_model import Counts, Task
-from marco.tabular.solver.search import Solution, solve
-
-Step = tuple[int, int, int]
-"""A state, the joint action in it and the outcome."""
+from marco.tabular.rmax.methods import Method, Snapshot
+from marco.tabular.rmax.simulator import Actor, Simulator, Step
 
 
-@runtime_checkable
-class Actor(Protocol):
-    """Who acts in an episode; keeps what it remembers itself."""
-
-    def begin(self) -> None:
-        """An episode begins."""
-
-    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
-        """The joint action; only a centralised actor looks at the state."""
-
-    def see(self, t: int, seen: list[int]) -> None:
-        """What each agent sees after step t."""
-
-
-class Plan(NamedTuple):
-    """What a learner does next, and the team it would hand over now."""
-
-    actor: Actor
-    team: Team
-    escape: float
-    """The exact probability that an episode of the actor meets an unknown pair; nan if meaningless."""
-    final: bool
-    """Whether nothing that can still happen would change the plan."""
-    certified: bool
-    """Whether the planner proved its team optimal in the model."""
-    value: float
-    """What the team is worth in the model."""
-    known: int
-    """Pairs that are known."""
-    seen: int = 0
-    """How many samples the team was planned with, where that is not all there were."""
-
-
-def best_team(
-    model: Dynamics, horizon: int, before: Plan | None, seconds: float, ceiling: float = float("inf")
-) -> Solution:
-    """The best team in a model, found from the one before, in so many seconds of the processor.
-
-    What a run learns then depends on how fast the machine is, but not on how busy.
-    """
-    team = None if before is None else before.team
-    return solve(model, horizon, seconds=seconds, team=team, ceiling=ceiling, clock=time.thread_time)
-
-
-@runtime_checkable
-class Method(Protocol):
-    """How to explore: frozen settings, and these three."""
-
-    def plan(self, rng: np.random.Generator, counts: Counts, horizon: int, before: Plan | None) -> Plan:
-        """Decide what to do with what is known."""
-
-    def wants(self, counts: Counts, state: int, action: int) -> bool:
-        """Whether a step in this pair is to be recorded."""
-
-    def stale(self, counts: Counts, since: "Snapshot") -> bool:
-        """Whether what was seen since the last plan calls for a new one."""
-
-
-class Snapshot(NamedTuple):
-    """What a plan was made of."""
-
-    episodes: int
-    """Episodes played before it."""
-    played: int
-    """Episodes played with it."""
-    visits: np.ndarray
-
-
-class Phase(NamedTuple):
-    """A stretch of episodes with one plan, judged exactly, in the problem's own units."""
+class PlanPhase(NamedTuple):
+    """The episodes played with one plan. The regret is exact and in the problem's own units."""
 
     episodes: int
     samples: int
     """Real steps."""
     regret: float
+    """The optimum less the value of the planned team."""
     escape: float
+    """The exact probability that an episode meets an unknown pair; nan if none is unknown."""
     known: int
+    """The number of known pairs."""
     escapes: int
     """Episodes that met a pair which was unknown at the time."""
     certified: bool
+    """Whether the solver proved the team optimal in the model."""
 
 
-class Run(NamedTuple):
-    """A learner's life: its phases, and whether its last team is final."""
+class LearningRun(NamedTuple):
+    """A run of a method: its phases, and whether its last team is final."""
 
-    phases: list[Phase]
+    phases: list[PlanPhase]
     final: bool
 
     @property
     def regret(self) -> float:
-        """What the last team lacks."""
+        """The regret of the last team."""
         return self.phases[-1].regret
 
     def worse_than(self, margin: float) -> int:
-        """How many episodes were played while the team lacked more than a margin."""
+        """How many episodes were played while the team's regret was above a margin."""
         return sum(phase.episodes for phase in self.phases if phase.regret > margin)
 
     def samples_until(self, margin: float) -> int | None:
-        """Real steps after which the team never lacks more than a margin; None if it does at the end."""
+        """Real steps after which the regret stays within a margin; None if it does not at the end."""
         if self.regret > margin:
             return None
         bad = [i for i, phase in enumerate(self.phases) if phase.regret > margin]
@@ -126,106 +56,74 @@ class Run(NamedTuple):
         return sum(phase.samples for phase in self.phases)
 
 
-@dataclass(eq=False)
-class World:
-    """The true problem to draw from, quickly: cumulative probabilities as plain lists."""
-
-    task: Task
-    horizon: int
-    start: list[float] = field(init=False)
-    chance: list[list[list[float]]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        true = self.task.problem.dynamics
-        self.start = np.cumsum(true.d0).tolist()
-        self.outcome_probabilities = np.cumsum(true.G, -1).tolist()
-        self.following = true.following.tolist()
-        self.seen = np.stack(np.unravel_index(true.seen, true.observations), -1).tolist()
-        self.over = [False] * true.d0.size
-        if self.task.problem.terminal is not None:
-            self.over = self.task.problem.terminal.tolist()
-
-    def begin(self, rng: np.random.Generator) -> int:
-        """Draw a start state."""
-        return bisect_right(self.start, rng.random() * self.start[-1])
-
-    def step(self, rng: np.random.Generator, state: int, action: int) -> int:
-        """Draw an outcome."""
-        chance = self.outcome_probabilities[state][action]
-        return bisect_right(chance, rng.random() * chance[-1])
-
-    def episode(self, rng: np.random.Generator, actor: Actor) -> list[Step]:
-        """Play until the horizon or an end."""
-        state, steps = self.begin(rng), []
-        actor.begin()
-        for t in range(self.horizon):
-            joint = actor.act(rng, t, state)
-            outcome = self.step(rng, state, joint)
-            steps.append((state, joint, outcome))
-            state = self.following[outcome]
-            if self.over[state]:
-                break
-            if t + 1 < self.horizon:
-                actor.see(t, self.seen[outcome])
-        return steps
-
-
 def learn(
     rng: np.random.Generator, task: Task, horizon: int, method: Method, episodes: int, optimum: float
-) -> Run:
-    """Learn for so many episodes, or until the plan is final. `horizon` counts steps of the table."""
-    world, counts, phases = World(task, horizon), Counts(task), []
-    plan, played = None, 0
-    true, prologue = task.problem.dynamics, task.problem.prologue
-    while played < episodes:
+) -> LearningRun:
+    """Learn for a number of episodes, or until the plan is final.
+
+    `horizon` counts steps of the table, as `DecPOMDP.steps` gives them. `optimum` is the value of the best
+    team, from which the regret is computed.
+    """
+    simulator, counts = Simulator(task, horizon), Counts(task)
+    phases: list[PlanPhase] = []
+    plan, done = None, 0
+    while done < episodes:
         plan = method.plan(rng, counts, horizon, plan)
-        regret = optimum - value(true, plan.team)
-        if plan.final:
-            phases.append(Phase(episodes - played, 0, regret, plan.escape, plan.known, 0, plan.certified))
-            break
-        snapshot, samples, escapes = Snapshot(played, 0, counts.visits.copy()), 0, 0
-        while played < episodes and not method.stale(counts, snapshot):
-            steps = world.episode(rng, plan.actor)
-            fresh = [step for step in steps if not task.given[step[0]] and method.wants(counts, *step[:2])]
-            escapes += bool(fresh)
-            for step in fresh:
-                if method.wants(counts, *step[:2]):  # it may have been met twice
-                    counts.add(*step)
-            samples += len(steps) - prologue
-            played += 1
-            snapshot = snapshot._replace(played=snapshot.played + 1)
+        regret = optimum - value(task.problem.dynamics, plan.team)
+        played = _Played(episodes - done)  # nothing more is learned with a final plan
+        if not plan.final:
+            played = _play(rng, simulator, plan.actor, method, counts, done, episodes - done)
         phases.append(
-            Phase(snapshot.played, samples, regret, plan.escape, plan.known, escapes, plan.certified)
+            PlanPhase(
+                episodes=played.episodes,
+                samples=played.samples,
+                regret=regret,
+                escape=plan.escape,
+                known=plan.known,
+                escapes=played.escapes,
+                certified=plan.certified,
+            )
         )
-    return Run(phases, plan is not None and plan.final)
+        done += played.episodes
+    return LearningRun(phases, plan is not None and plan.final)
 
 
-@dataclass(eq=False)
-class TeamActor:
-    """A team acts; each agent slips to a random action with probability epsilon."""
+class _Played(NamedTuple):
+    """What was played with one plan."""
 
-    team: Team
-    sizes: tuple[int, ...]
-    epsilon: float = 0.0
-    nodes: list[int] = field(default_factory=list)
+    episodes: int
+    samples: int = 0
+    escapes: int = 0
 
-    def __post_init__(self) -> None:
-        self.actions = [[now.tolist() for now in policy.actions] for policy in self.team]
-        self.successors = [[now.clip(0).tolist() for now in policy.successors] for policy in self.team]
 
-    def begin(self) -> None:
-        """Everybody is in node 0."""
-        self.nodes = [0] * len(self.team)
+def _play(
+    rng: np.random.Generator,
+    simulator: Simulator,
+    actor: Actor,
+    method: Method,
+    counts: Counts,
+    done: int,
+    most: int,
+) -> _Played:
+    """Play at most `most` episodes, until the method wants a new plan."""
+    snapshot, samples, escapes = Snapshot(done, 0, counts.visits.copy()), 0, 0
+    while snapshot.played < most and not method.should_replan(counts, snapshot):
+        steps = simulator.episode(rng, actor)
+        escapes += _record(counts, method, steps)
+        samples += len(steps) - simulator.task.problem.prologue
+        snapshot = snapshot._replace(played=snapshot.played + 1)
+    return _Played(snapshot.played, samples, escapes)
 
-    def act(self, rng: np.random.Generator, t: int, state: int) -> int:
-        """What the nodes say."""
-        joint = 0
-        for i, node in enumerate(self.nodes):
-            slips = self.epsilon > 0.0 and rng.random() < self.epsilon
-            action = int(rng.integers(self.sizes[i])) if slips else self.actions[i][t][node]
-            joint = joint * self.sizes[i] + action
-        return joint
 
-    def see(self, t: int, seen: list[int]) -> None:
-        """Everybody moves to its next node."""
-        self.nodes = [self.successors[i][t][node][seen[i]] for i, node in enumerate(self.nodes)]
+def _record(counts: Counts, method: Method, steps: list[Step]) -> bool:
+    """Count the steps of an episode that the method records; whether there are any."""
+    given = counts.task.given
+    fresh = [
+        step
+        for step in steps
+        if not given[step.state] and method.should_record(counts, step.state, step.action)
+    ]
+    for step in fresh:
+        if method.should_record(counts, step.state, step.action):  # an episode may meet a pair twice
+            counts.add(step.state, step.action, step.outcome)
+    return bool(fresh)

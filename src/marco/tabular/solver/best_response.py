@@ -1,7 +1,7 @@
 """Alternating best responses (JESP, Nair et al. 2003): good teams quickly, hence lower bounds.
 
-Each agent in turn is given its best policy against the others' until nobody gains. That ends in a team
-that no single agent can better, not always in the best: hence the restarts.
+Each agent in turn gets its best response to the others until none improves. This ends in a Nash equilibrium,
+which need not be the best team: hence the restarts.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from marco.tabular.policies import AgentPolicy, Team, random_team
+from marco.tabular.policies import FiniteStateController, Team, random_team
 from marco.tabular.solver.bounds import EPSILON, Stages
 
 LIMIT = 20_000
-"""Beliefs that a best response may meet."""
+"""The most beliefs that a best response may expand."""
 
 
 class TooManyBeliefsError(ValueError):
-    """A best response would take too long."""
+    """A best response needs more beliefs than the limit."""
 
 
 def jesp(
@@ -26,48 +26,48 @@ def jesp(
     stages: Stages,
     restarts: int,
     *,
-    late: Callable[[], bool] = lambda: False,
-    enough: float = float("inf"),
+    stop: Callable[[], bool] = lambda: False,
+    target: float = float("inf"),
     limit: int = LIMIT,
 ) -> tuple[float, Team]:
-    """The best team of so many starts; stops early when it is `late` or `enough` is earned.
+    """The value and the best team of several restarts; ends early on `stop` or at the value `target`.
 
-    Every other start is a random team, every other the best one so far with some actions changed at random.
+    Restarts alternate between a random team and the best team so far with some actions changed at random.
     """
     if restarts < 1:
         raise ValueError(f"restarts must be at least 1, got {restarts}.")
-    best = -np.inf, random_team(rng, stages.actions, stages.observations, stages.horizon)
+    best = -np.inf, random_team(rng, stages.num_actions, stages.num_observations, stages.horizon)
     for start in range(restarts):
-        fresh = random_team(rng, stages.actions, stages.observations, stages.horizon)
-        begin = disturbed(rng, stages, best[1]) if start % 2 else fresh
-        earned, team = improve(stages, begin, limit, late)
-        if earned > best[0]:
-            best = earned, team
-        if best[0] >= enough - 1e-9 or late():
+        fresh = random_team(rng, stages.num_actions, stages.num_observations, stages.horizon)
+        begin = perturbed(rng, stages, best[1]) if start % 2 else fresh
+        found = improve(stages, begin, limit, stop)
+        if found[0] > best[0]:
+            best = found
+        if best[0] >= target - 1e-9 or stop():
             break
     return best
 
 
-def disturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
-    """The team with a share of its actions, itself drawn, replaced by random ones."""
+def perturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
+    """The team with a random share of its actions replaced by random ones."""
     share = rng.uniform(0.0, 0.5)
     return tuple(
-        policy._replace(
+        controller._replace(
             actions=tuple(
                 np.where(rng.random(now.size) < share, rng.integers(acts, size=now.size), now)
-                for now in policy.actions
+                for now in controller.actions
             )
         )
-        for policy, acts in zip(team, stages.actions, strict=True)
+        for controller, acts in zip(team, stages.num_actions, strict=True)
     )
 
 
 def improve(
-    stages: Stages, team: Team, limit: int = LIMIT, late: Callable[[], bool] = lambda: False
+    stages: Stages, team: Team, limit: int = LIMIT, stop: Callable[[], bool] = lambda: False
 ) -> tuple[float, Team]:
-    """Let agents respond in turn until a whole round has brought nothing, or it is late."""
+    """Best responses of the agents in turn, until a whole round improves nothing, or `stop`."""
     earned, unchanged, agent = -np.inf, 0, 0
-    while unchanged < len(team) and not (earned > -np.inf and late()):
+    while unchanged < len(team) and not (earned > -np.inf and stop()):
         gained, response = best_response(stages, team, agent, limit)
         if gained > earned + 1e-9:
             earned, unchanged = gained, 0
@@ -78,32 +78,34 @@ def improve(
 
 
 class _Hidden(NamedTuple):
-    """What an agent does not know at a step, one row each: the state and the nodes of the others."""
+    """What is hidden from an agent at a step, one row per case: the state and the nodes of the others."""
 
     state: Int[np.ndarray, " X"]
     nodes: Int[np.ndarray, "X N"]
 
 
 class _Branches(NamedTuple):
-    """What follows, one entry for each action, observation, hidden row before and after; sorted so."""
+    """Transitions: one entry for each action, observation, hidden row before and after, in that order."""
 
     before: Int[np.ndarray, " E"]
     target: Int[np.ndarray, " E"]
-    """(action, observation, hidden row after) as one number."""
+    """(action, observation, hidden row after) as one index."""
     chance: Float[np.ndarray, " E"]
 
 
 class _Level(NamedTuple):
-    """An agent's distinct beliefs at one step, and where actions and observations take them."""
+    """An agent's distinct beliefs at one step, and the next beliefs by action and observation."""
 
     values: Float[np.ndarray, "B A"]
-    """Rewards; those to come are added on the way back."""
+    """Rewards; the backward pass adds the values of later steps."""
     leads: Int[np.ndarray, "B A O"]
     chance: Float[np.ndarray, "B A O"]
 
 
-def best_response(stages: Stages, team: Team, agent: int, limit: int = LIMIT) -> tuple[float, AgentPolicy]:
-    """The best policy of an agent against the fixed policies of the others, and what the team then earns."""
+def best_response(
+    stages: Stages, team: Team, agent: int, limit: int = LIMIT
+) -> tuple[float, FiniteStateController]:
+    """The team's value with an agent's best response to the others' fixed policies, and the response."""
     (state,) = np.nonzero(stages.d0)
     hidden = _Hidden(state, np.zeros((len(state), len(team)), int))
     beliefs, levels, met = stages.d0[None, state], [], 0
@@ -121,13 +123,13 @@ def best_response(stages: Stages, team: Team, agent: int, limit: int = LIMIT) ->
         best = np.append(later.values.max(1), 0.0)
         now.values[:] += (now.chance * best[now.leads]).sum(-1)
     earned = stages.constant + (float(levels[0].values[0].max()) if len(levels[0].values) else 0.0)
-    return earned, _policy(levels, stages.observations[agent])
+    return earned, _controller(levels, stages.num_observations[agent])
 
 
 def _joint_actions(stages: Stages, team: Team, agent: int, t: int, hidden: _Hidden) -> Int[np.ndarray, "X A"]:
-    parts = [policy.actions[t][hidden.nodes[:, i], None] for i, policy in enumerate(team)]
-    parts[agent] = np.arange(stages.actions[agent])[None]
-    return np.ravel_multi_index(tuple(np.broadcast_arrays(*parts)), stages.actions)
+    parts = [controller.actions[t][hidden.nodes[:, i], None] for i, controller in enumerate(team)]
+    parts[agent] = np.arange(stages.num_actions[agent])[None]
+    return np.ravel_multi_index(tuple(np.broadcast_arrays(*parts)), stages.num_actions)
 
 
 def _expand(
@@ -140,61 +142,61 @@ def _expand(
     values: Float[np.ndarray, "B A"],
     beliefs: Float[np.ndarray, "B X"],
 ) -> tuple[_Level, _Hidden, Float[np.ndarray, "C Y"]]:
-    """One step: the distinct beliefs that follow, over what is then hidden."""
-    acts, sees = stages.actions[agent], stages.observations[agent]
-    leads = np.full((len(beliefs), acts, sees), -1)
-    chance = np.zeros((len(beliefs), acts, sees))
+    """One step: the distinct next beliefs, over what is then hidden."""
+    num_actions, num_observations = stages.num_actions[agent], stages.num_observations[agent]
+    leads = np.full((len(beliefs), num_actions, num_observations), -1)
+    chance = np.zeros((len(beliefs), num_actions, num_observations))
     if t + 1 == stages.horizon or not len(beliefs):
         return _Level(values, leads, chance), hidden, np.zeros((0, len(hidden.state)))
     branches, after = _branches(stages, team, agent, t, hidden, joint)
     begins = np.flatnonzero(np.diff(branches.target, prepend=-1))
     target, rows = branches.target[begins], len(after.state)
-    flat = np.zeros((len(beliefs), acts * sees * rows))
+    flat = np.zeros((len(beliefs), num_actions * num_observations * rows))
     if target.size:
         flat[:, target] = np.add.reduceat(beliefs[:, branches.before] * branches.chance, begins, axis=1)
-    spread = flat.reshape(len(beliefs), acts, sees, rows)
+    spread = flat.reshape(len(beliefs), num_actions, num_observations, rows)
     chance[:] = spread.sum(-1)
     where = np.nonzero(chance > EPSILON)
-    following = spread[where] / chance[where][:, None]
-    marks = np.round(following @ np.random.default_rng(rows).uniform(0.5, 1.5, (rows, 4)), 9)
+    next_beliefs = spread[where] / chance[where][:, None]
+    marks = np.round(next_beliefs @ np.random.default_rng(rows).uniform(0.5, 1.5, (rows, 4)), 9)
     _, first, number = np.unique(marks, axis=0, return_index=True, return_inverse=True)
     leads[where] = number.ravel()
-    return _Level(values, leads, chance), after, following[first]
+    return _Level(values, leads, chance), after, next_beliefs[first]
 
 
 def _branches(
     stages: Stages, team: Team, agent: int, t: int, hidden: _Hidden, joint: Int[np.ndarray, "X A"]
 ) -> tuple[_Branches, _Hidden]:
-    """All that can follow, with what is hidden then; outcomes of the same meaning stay separate entries."""
+    """All transitions, and what is hidden after them; equal transitions stay separate entries."""
     outcomes = stages.G[hidden.state[:, None], joint]
     before, action, outcome = np.nonzero(outcomes)
-    seen = stages.shown[stages.group[outcome]]
+    observed = stages.agent_observations[stages.group[outcome]]
     after = [
         np.zeros(len(before), int)
         if i == agent
-        else policy.successors[t][hidden.nodes[before, i], seen[:, i]].clip(0)
-        for i, policy in enumerate(team)
+        else controller.successors[t][hidden.nodes[before, i], observed[:, i]].clip(0)
+        for i, controller in enumerate(team)
     ]
-    sizes = [1 if i == agent else len(policy.actions[t + 1]) for i, policy in enumerate(team)]
-    place = np.ravel_multi_index((*after, stages.following[outcome]), (*sizes, stages.d0.size))
+    sizes = [1 if i == agent else len(controller.actions[t + 1]) for i, controller in enumerate(team)]
+    place = np.ravel_multi_index((*after, stages.next_state[outcome]), (*sizes, stages.d0.size))
     distinct, row = np.unique(place, return_inverse=True)
     *nodes, state = np.unravel_index(distinct, (*sizes, stages.d0.size))
-    target = (action * stages.observations[agent] + seen[:, agent]) * len(distinct) + row.ravel()
+    target = (action * stages.num_observations[agent] + observed[:, agent]) * len(distinct) + row.ravel()
     order = np.argsort(target, kind="stable")
     branches = _Branches(before[order], target[order], outcomes[before, action, outcome][order])
     return branches, _Hidden(state, np.stack(nodes, -1))
 
 
-def _policy(levels: list[_Level], sees: int) -> AgentPolicy:
-    """The best actions, of those beliefs only that they lead to."""
+def _controller(levels: list[_Level], num_observations: int) -> FiniteStateController:
+    """The best actions, in the beliefs that they can reach."""
     actions, successors = [], []
     reached = np.zeros(1, int)
     for level in levels:
         there = reached.size and len(level.values)
         choice = level.values[reached].argmax(1) if there else np.zeros(1, int)
-        leads = level.leads[reached, choice] if there else np.full((1, sees), -1)
+        leads = level.leads[reached, choice] if there else np.full((1, num_observations), -1)
         later = np.unique(leads[leads >= 0])
         actions.append(choice)
         successors.append(np.where(leads >= 0, np.searchsorted(later, leads), -1))
         reached = later
-    return AgentPolicy(tuple(actions), tuple(successors[:-1]))
+    return FiniteStateController(tuple(actions), tuple(successors[:-1]))

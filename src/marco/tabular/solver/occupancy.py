@@ -1,7 +1,7 @@
-"""Occupancy states: what a planner knows of the histories of a team, with equal-belief histories merged.
+"""Occupancy states: the distribution of a team's joint history and the state, with equal histories merged.
 
-Two histories of an agent that give the same belief over the state and the others' histories ask for the same
-behaviour: they are merged without loss (Oliehoek, Whiteson & Spaan 2009).
+Two histories of an agent that give the same belief over the state and the others' histories have the same
+best continuation: they are merged without loss (Oliehoek, Whiteson & Spaan 2009).
 """
 
 from typing import NamedTuple
@@ -12,70 +12,71 @@ from jaxtyping import Bool, Float, Int
 from marco.tabular.solver.bounds import EPSILON, Stages
 
 DIGITS = 9
-"""Beliefs that agree to so many digits are equal."""
+"""Beliefs that agree to this many digits are equal."""
 
 
-class Histories(NamedTuple):
-    """Rows of joint histories that can occur: each agent's history by its number, and the belief."""
+class OccupancyState(NamedTuple):
+    """The joint histories that can occur, one row each, with their beliefs."""
 
-    each: Int[np.ndarray, "J N"]
+    histories: Int[np.ndarray, "J N"]
+    """The index of each agent's history."""
     belief: Float[np.ndarray, "J S"]
     """Unnormalised: the probability of the joint history and the state together."""
-    sizes: tuple[int, ...]
-    """How many histories each agent has."""
+    num_histories: tuple[int, ...]
+    """The number of histories of each agent."""
 
 
 class Moved(NamedTuple):
-    """The histories after a step, and how an agent's history and observation give its next history."""
+    """The occupancy state after a step, and each agent's next history by history and observation."""
 
-    histories: Histories
+    occupancy: OccupancyState
     successors: tuple[Int[np.ndarray, "_ _"], ...]
-    """-1 where an agent cannot see that."""
+    """-1 where an observation cannot occur."""
 
 
-def beginning(stages: Stages) -> Histories:
-    """Nothing has happened yet."""
-    agents = len(stages.actions)
-    return Histories(np.zeros((1, agents), int), stages.d0[None], (1,) * agents)
+def initial(stages: Stages) -> OccupancyState:
+    """The occupancy state before the first step."""
+    agents = len(stages.num_actions)
+    return OccupancyState(np.zeros((1, agents), int), stages.d0[None], (1,) * agents)
 
 
-def revealed(agents: int, belief: Float[np.ndarray, " S"]) -> Histories:
-    """One joint history, known to all, with a belief."""
-    return Histories(np.zeros((1, agents), int), belief[None], (1,) * agents)
+def revealed(agents: int, belief: Float[np.ndarray, " S"]) -> OccupancyState:
+    """One joint history, known to all agents, with a belief."""
+    return OccupancyState(np.zeros((1, agents), int), belief[None], (1,) * agents)
 
 
-def key(histories: Histories) -> bytes:
-    """What equal histories have in common."""
-    marks = np.rint(histories.belief @ _weights(histories.belief.shape[1]) * 10.0**DIGITS)
-    return histories.each.tobytes() + (marks + 0.0).tobytes()
+def key(occupancy: OccupancyState) -> bytes:
+    """A key that is the same for equal occupancy states."""
+    marks = np.rint(occupancy.belief @ _weights(occupancy.belief.shape[1]) * 10.0**DIGITS)
+    return occupancy.histories.tobytes() + (marks + 0.0).tobytes()
 
 
-def move(stages: Stages, histories: Histories, outcomes: Float[np.ndarray, "J M"]) -> Moved:
-    """Everybody acts and sees; `outcomes[j]` holds the probabilities of what follows joint history j."""
-    spread = np.zeros((len(outcomes), len(stages.shown), histories.belief.shape[1]))
-    spread[:, stages.group, stages.following] = outcomes
+def move(stages: Stages, occupancy: OccupancyState, outcomes: Float[np.ndarray, "J M"]) -> Moved:
+    """One step of all agents; `outcomes[j]` holds the outcome probabilities after joint history j."""
+    spread = np.zeros((len(outcomes), len(stages.agent_observations), occupancy.belief.shape[1]))
+    spread[:, stages.group, stages.next_state] = outcomes
     row, group = np.nonzero(spread.sum(-1) > EPSILON)
     belief = spread[row, group]
-    pairs = histories.each[row] * np.array(stages.observations) + stages.shown[group]
+    pairs = occupancy.histories[row] * np.array(stages.num_observations) + stages.agent_observations[group]
     marks = belief @ _weights(belief.shape[1])
     rows = [tuple(pair) for pair in pairs.tolist()]
-    owners, each = _merge(rows, marks.tolist(), len(stages.observations))
-    merged = sorted(set(each))
+    owners, joint_histories = _merge(rows, marks.tolist(), len(stages.num_observations))
+    merged = sorted(set(joint_histories))
     if len(merged) == len(rows):
-        summed = belief[sorted(range(len(rows)), key=each.__getitem__)]
+        summed = belief[sorted(range(len(rows)), key=joint_histories.__getitem__)]
     else:
         place = {joint: index for index, joint in enumerate(merged)}
         summed = np.zeros((len(merged), belief.shape[1]))
-        np.add.at(summed, [place[joint] for joint in each], belief)
+        np.add.at(summed, [place[joint] for joint in joint_histories], belief)
     successors = []
-    for agent, seen in enumerate(stages.observations):
-        table = np.full(histories.sizes[agent] * seen, -1)
+    for agent, width in enumerate(stages.num_observations):
+        table = np.full(occupancy.num_histories[agent] * width, -1)
         if owners[agent]:
             table[list(owners[agent])] = list(owners[agent].values())
-        successors.append(table.reshape(histories.sizes[agent], seen))
+        successors.append(table.reshape(occupancy.num_histories[agent], width))
     sizes = tuple(len(set(owner.values())) for owner in owners)
     joint = np.array(merged, int).reshape(len(merged), len(sizes))
-    return Moved(Histories(joint, summed, sizes), tuple(successors))
+    return Moved(OccupancyState(joint, summed, sizes), tuple(successors))
 
 
 Joint = tuple[int, ...]
@@ -84,10 +85,10 @@ Joint = tuple[int, ...]
 def _merge(
     rows: list[Joint], marks: list[list[float]], agents: int
 ) -> tuple[list[dict[int, int]], list[Joint]]:
-    """Merge until nothing changes: the new number of each agent's old history, and the new joint histories.
+    """Merge until nothing changes: the new index of each agent's old history, and the new joint histories.
 
-    Plain dictionaries: there are rarely more than a few dozen rows. A belief is told by its marks, a few
-    random projections, which are linear and so add up when rows are merged.
+    Plain dictionaries are fast enough: there are rarely more than a few dozen rows. A belief is represented
+    by its marks, a few random projections, which are linear and so add up when rows are merged.
     """
     owners = [{row[agent]: row[agent] for row in rows} for agent in range(agents)]
     table = dict(zip(rows, marks, strict=True))
@@ -107,7 +108,7 @@ def _merge(
 
 
 def _equal_histories(table: dict[Joint, list[float]], agent: int) -> dict[int, int]:
-    """For each history of an agent, one that stands for all with the same belief."""
+    """For each history of an agent, the first one with the same belief."""
     beliefs: dict[int, list[tuple[Joint, list[float]]]] = {}
     for row, marks in table.items():
         beliefs.setdefault(row[agent], []).append((row[:agent] + row[agent + 1 :], marks))
@@ -130,7 +131,7 @@ def _renamed(table: dict[Joint, list[float]], agent: int, group: dict[int, int])
 
 
 def _ranks(table: dict[Joint, list[float]], agent: int) -> dict[int, int]:
-    """Number an agent's histories by what is believed in them, so that equal situations look equal."""
+    """Number an agent's histories in the order of their beliefs, so that equal states get equal keys."""
     totals: dict[int, list[float]] = {}
     for row, marks in table.items():
         before = totals.get(row[agent])
@@ -144,7 +145,7 @@ _DRAWN: dict[int, np.ndarray] = {}
 
 
 def _weights(size: int) -> Float[np.ndarray, "S 4"]:
-    """The sum, and three random projections, always the same: they tell apart what differs at all."""
+    """The sum and three random projections, always the same ones: different beliefs get different marks."""
     if size not in _DRAWN:
         drawn = np.random.default_rng(size).uniform(0.5, 1.5, (size, 4))
         drawn[:, 0] = 1.0
@@ -152,12 +153,12 @@ def _weights(size: int) -> Float[np.ndarray, "S 4"]:
     return _DRAWN[size]
 
 
-def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarray, "_ _"], ...]:
-    """Which actions to try in each history of each agent: of actions that do the same, the first."""
-    possible = (histories.belief > EPSILON).astype(float)
+def allowed_actions(stages: Stages, occupancy: OccupancyState) -> tuple[Bool[np.ndarray, "_ _"], ...]:
+    """Which actions to try in each history of each agent: of actions with the same effect, the first."""
+    possible = (occupancy.belief > EPSILON).astype(float)
     allowed = []
-    for agent, size in enumerate(histories.sizes):
-        support = (histories.each[:, agent] == np.arange(size)[:, None]) @ possible
+    for agent, size in enumerate(occupancy.num_histories):
+        support = (occupancy.histories[:, agent] == np.arange(size)[:, None]) @ possible
         allowed.append(distinct_actions(stages, agent, support))
     return tuple(allowed)
 
@@ -165,7 +166,7 @@ def allowed_actions(stages: Stages, histories: Histories) -> tuple[Bool[np.ndarr
 def distinct_actions(
     stages: Stages, agent: int, support: Float[np.ndarray, "H S"]
 ) -> Bool[np.ndarray, "H A"]:
-    """Of the actions that do the same in all states that have support in a history, the first."""
+    """Of the actions with the same effect in all states in the support of a history, the first."""
     differs = stages.differs[agent]
     size = differs.shape[1]
     if not stages.has_twins[agent]:
@@ -174,6 +175,6 @@ def distinct_actions(
 
 
 def choosers(stages: Stages, support: Float[np.ndarray, "J S"]) -> Bool[np.ndarray, "J N"]:
-    """Whose action makes a difference in some state that has support."""
-    agents = range(len(stages.actions))
+    """Which agents' actions make a difference in some state in the support."""
+    agents = range(len(stages.num_actions))
     return np.stack([distinct_actions(stages, agent, support).sum(1) > 1 for agent in agents], -1)

@@ -1,4 +1,4 @@
-"""The decision rules to choose from in an occupancy state, and what they lead to."""
+"""The joint decision rules in an occupancy state, and the occupancy states that they lead to."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -7,98 +7,100 @@ import numpy as np
 from jaxtyping import Float
 
 from marco.tabular.solver.bounds import EPSILON, Stages, best_later
-from marco.tabular.solver.occupancy import Histories, Moved, allowed_actions, choosers, move
-from marco.tabular.solver.partial_rules import Allowed, Choice, LoneChoices, joint_actions, lone_choices
-from marco.tabular.solver.rules import Game, Rule
+from marco.tabular.solver.occupancy import Moved, OccupancyState, allowed_actions, choosers, move
+from marco.tabular.solver.partial_rules import Allowed, JointActions, LoneChoices, joint_actions, lone_choices
+from marco.tabular.solver.rules import BayesianGame, Rule
 from marco.tabular.solver.two_steps import TwoSteps, two_steps
 
 Revealed = Callable[[Float[np.ndarray, " M"], int], float]
-"""What can be earned from a step on if all share what they saw until then, given what follows a step."""
+"""The best value from a step on, given outcome probabilities, if all agents share their histories once."""
 
 
 class Options:
-    """The rules to choose from in an occupancy state before the last step, and what they lead to."""
+    """The joint decision rules in an occupancy state before the last step, with bounds and successors."""
 
     def __init__(
-        self, stages: Stages, histories: Histories, t: int, revealed: Revealed, stop: Callable[[], bool]
+        self, stages: Stages, occupancy: OccupancyState, t: int, revealed: Revealed, stop: Callable[[], bool]
     ) -> None:
-        self.stages, self.histories, self.t, self.revealed, self.stop = stages, histories, t, revealed, stop
-        self.rewards = histories.belief @ stages.R[t]
-        self.outcomes = _outcomes(stages, histories)
-        self.allowed = allowed_actions(stages, histories)
+        self.stages, self.occupancy, self.t, self.revealed, self.stop = stages, occupancy, t, revealed, stop
+        self.rewards = occupancy.belief @ stages.R[t]
+        self.outcomes = _outcomes(stages, occupancy)
+        self.allowed = allowed_actions(stages, occupancy)
         self.left = -np.inf
-        """What no rule that was not tried is worth more than."""
-        self.lone = lone_choices_of(stages, histories, self.allowed)
+        """An upper bound on the rules that were not tried."""
+        self.lone = lone_choices_of(stages, occupancy, self.allowed)
         self.refined = np.zeros(self.rewards.shape, bool)
         self.rows = np.arange(len(self.rewards))
         self.tried = 0
-        # Before the last step but one, the informed bound is what sharing would give.
+        # At the last step but one, the fast informed bound already equals the refined one.
         self.refines = t + 2 < stages.horizon
 
     @cached_property
-    def worth(self) -> Float[np.ndarray, "J JA"]:
-        """A bound on what joint actions in joint histories earn; lowered when it is refined."""
+    def values(self) -> Float[np.ndarray, "J JA"]:
+        """Upper bounds on the values of joint actions in joint histories; `refine` lowers them."""
         stages = self.stages
-        return self.rewards + best_later(self.outcomes, stages.later[self.t + 1], stages.groups)
+        return self.rewards + best_later(self.outcomes, stages.future_bounds[self.t + 1], stages.offsets)
 
     def rules(self, floor: Callable[[], float]) -> Iterator[Rule]:
-        """The rules that may be worth more than a floor, which may rise meanwhile."""
+        """The rules whose bound is above the floor, which may rise meanwhile."""
         stages, stop = self.stages, self.stop
         refine = self.refine if self.refines else None
         together = self._together()
         if together is None:
-            game = Game(self.histories, self.worth.reshape(-1, *stages.actions), self.allowed, self.lone)
+            game = BayesianGame(
+                self.occupancy, self.values.reshape(-1, *stages.num_actions), self.allowed, self.lone
+            )
             yield from game.rules(floor, refine, stop)
             self.left = game.left
             return
         for bound, chosen in together.rules(floor, stop):
-            each = together.lone.complete(chosen)
-            actions = joint_actions(self.histories, each, stages.actions)
+            decisions = together.lone.complete(chosen)
+            actions = joint_actions(self.occupancy, decisions, stages.num_actions)
             if refine is not None:
                 refine(actions)
-                bound = min(bound, float(self.worth[self.rows, actions].sum()))
+                bound = min(bound, float(self.values[self.rows, actions].sum()))
             if bound > floor():
-                yield Rule(bound, each, actions)
+                yield Rule(bound, decisions, actions)
         self.left = together.left
 
     def _together(self) -> TwoSteps | None:
-        """This step and the next, near the end of the horizon."""
+        """This step and the next planned together, near the end of the horizon."""
         stages = self.stages
         if self.lone is None or self.t + 3 < stages.horizon or len(self.rows) == 1:
             return None
-        return two_steps(stages, self.t, self.histories, self.rewards, self.outcomes, self.lone)
+        return two_steps(stages, self.t, self.occupancy, self.rewards, self.outcomes, self.lone)
 
     def follow(self, rule: Rule) -> tuple[float, Moved]:
-        """What a rule earns now, and the histories after it."""
+        """The expected reward of a rule now, and the occupancy state after it."""
         reward = float(self.rewards[self.rows, rule.actions].sum())
-        return reward, move(self.stages, self.histories, self.outcomes[self.rows, rule.actions])
+        return reward, move(self.stages, self.occupancy, self.outcomes[self.rows, rule.actions])
 
-    def refine(self, actions: Choice) -> bool:
-        """Bound what actions lead to as if all histories were shared right afterwards, and only then."""
+    def refine(self, actions: JointActions) -> bool:
+        """Tighten the bounds of actions: as if agents shared their histories once, after this step."""
         if not self.tried and self.stages.horizon <= 5:
-            return False  # over few steps, trying the first rule costs less than a tighter bound
+            return False  # over few steps, trying the first rule is cheaper than a tighter bound
         changed = False
         for j in np.flatnonzero(~self.refined[self.rows, actions]):
             action = actions[j]
             self.refined[j, action] = True
             total = self.rewards[j, action] + self.revealed(self.outcomes[j, action], self.t + 1)
-            if total < self.worth[j, action] - EPSILON:
-                self.worth[j, action] = total
+            if total < self.values[j, action] - EPSILON:
+                self.values[j, action] = total
                 changed = True
         return changed
 
 
-def lone_choices_of(stages: Stages, histories: Histories, allowed: Allowed) -> LoneChoices | None:
-    """The choices of single agents, if in no joint history the choices of two matter."""
-    if len(histories.each) == 1 or not all(stages.has_twins):
+def lone_choices_of(stages: Stages, occupancy: OccupancyState, allowed: Allowed) -> LoneChoices | None:
+    """The choices of single agents, if in no joint history the actions of two make a difference."""
+    if len(occupancy.histories) == 1 or not all(stages.has_twins):
         return None
-    matters = choosers(stages, (histories.belief > EPSILON).astype(float))
-    return lone_choices(histories.each, allowed, matters, histories.belief.sum(1))
+    matters = choosers(stages, (occupancy.belief > EPSILON).astype(float))
+    return lone_choices(occupancy.histories, allowed, matters, occupancy.belief.sum(1))
 
 
-def _outcomes(stages: Stages, histories: Histories) -> Float[np.ndarray, "J JA M"]:
-    """What follows every joint action in every joint history; impossible states are left out of the sum."""
-    possible = np.flatnonzero(histories.belief.any(0))
+def _outcomes(stages: Stages, occupancy: OccupancyState) -> Float[np.ndarray, "J JA M"]:
+    """Outcome probabilities of joint actions in joint histories; sums skip states that are impossible."""
+    possible = np.flatnonzero(occupancy.belief.any(0))
     if 2 * possible.size > stages.d0.size:
-        return np.tensordot(histories.belief, stages.G, 1)
-    return np.tensordot(histories.belief[:, possible], stages.G[possible], 1)
+        return np.tensordot(occupancy.belief, stages.G, 1)
+    return np.tensordot(occupancy.belief[:, possible], stages.G[possible], 1)

@@ -1,6 +1,7 @@
-"""What partial joint decision rules can at most earn: exactly where agents do not interfere, else bounds.
+"""Upper bounds on partial joint decision rules. They are exact where agents do not interfere.
 
-A place is an agent in one of its histories: where something is decided.
+A place is a pair of an agent and one of its histories: where one decision is made. A partial rule fixes the
+decisions of some places and leaves the others open.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,80 +9,80 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from marco.tabular.solver.occupancy import Histories
+from marco.tabular.solver.occupancy import OccupancyState
 
 FORBIDDEN = -1e9
-"""The worth of an action that must not be taken."""
+"""The value of an action that must not be taken."""
 
 Allowed = tuple[Bool[np.ndarray, "_ _"], ...]
-"""For every agent, which actions are to be tried in each of its histories."""
-Each = tuple[Int[np.ndarray, " _"], ...]
-"""For every agent, what it does in each of its histories."""
-Choice = Int[np.ndarray, " J"]
+"""For every agent, which actions to try in each of its histories."""
+Decisions = tuple[Int[np.ndarray, " _"], ...]
+"""For every agent, its action in each of its histories: a joint decision rule."""
+JointActions = Int[np.ndarray, " J"]
 """A joint action for every joint history."""
-Chosen = tuple[int, ...]
-"""A partial rule: the options taken in the first places of the order."""
+PartialRule = tuple[int, ...]
+"""The options chosen in the first places of an order of places."""
 
 
 @runtime_checkable
-class PartialRules(Protocol):
-    """Bounds of the partial rules of one choice."""
+class PartialRuleBounds(Protocol):
+    """Upper bounds on the partial rules of one Bayesian game."""
 
     order: list[tuple[int, int]]
-    """The places where something is to be decided, (agent, history), in the order of decision."""
+    """The places with more than one option, (agent, history), in the order of decision."""
 
     def whole(self) -> float:
         """The bound of the empty rule."""
 
-    def extended(self, chosen: Chosen) -> list[tuple[int, float]]:
-        """The options in the next place, with the bounds of the partial rule that each gives."""
+    def extended(self, chosen: PartialRule) -> list[tuple[int, float]]:
+        """The options in the next place, each with the bound of the partial rule extended by it."""
 
-    def worth(self, chosen: Chosen) -> float:
-        """The bound of a rule that is no longer partial."""
+    def bound(self, chosen: PartialRule) -> float:
+        """The bound of a rule that is complete."""
 
-    def complete(self, chosen: Chosen) -> Each:
-        """What such a rule does."""
+    def complete(self, chosen: PartialRule) -> Decisions:
+        """The joint decision rule of such options."""
 
-    def renew(self) -> None:
-        """Some worth was lowered."""
+    def update(self) -> None:
+        """Take account of values that were lowered."""
 
 
-def joint_actions(histories: Histories, each: Each, sizes: tuple[int, ...]) -> Choice:
-    """What a rule does in the joint histories."""
-    total = each[0][histories.each[:, 0]]
+def joint_actions(occupancy: OccupancyState, decisions: Decisions, sizes: tuple[int, ...]) -> JointActions:
+    """The joint actions of a rule in the joint histories."""
+    total = decisions[0][occupancy.histories[:, 0]]
     for agent in range(1, len(sizes)):
-        total = total * sizes[agent] + each[agent][histories.each[:, agent]]
+        total = total * sizes[agent] + decisions[agent][occupancy.histories[:, agent]]
     return total
 
 
 def _order(
-    each: Int[np.ndarray, "J N"], allowed: Allowed, mass: Float[np.ndarray, " J"]
+    histories: Int[np.ndarray, "J N"], allowed: Allowed, mass: Float[np.ndarray, " J"]
 ) -> list[tuple[int, int]]:
-    """Places that matter most come first; where nothing is to be decided, nothing is asked."""
-    weight = [np.bincount(each[:, i], mass, len(table)).tolist() for i, table in enumerate(allowed)]
+    """Places with the largest probability come first; places with one option are left out."""
+    weight = [np.bincount(histories[:, i], mass, len(table)).tolist() for i, table in enumerate(allowed)]
     places = [(i, c) for i, table in enumerate(allowed) for c in np.flatnonzero(table.sum(1) > 1).tolist()]
     return sorted(places, key=lambda place: -weight[place[0]][place[1]])
 
 
 class LoneChoices(NamedTuple):
-    """In every joint history at most one agent's choice matters: whose, and what it amounts to."""
+    """The choices where in every joint history at most one agent's action makes a difference."""
 
     allowed: Allowed
     order: list[tuple[int, int]]
     place: Int[np.ndarray, " J"]
-    """The number of the place in the order; one more than the last where nobody's choice matters."""
+    """The index in the order of the place that decides; one after the last where no action matters."""
     options: list[list[int]]
-    """The actions in each place; nobody's place has one."""
+    """The actions in each place; one where no action matters."""
     columns: Int[np.ndarray, "J W"]
-    """The joint action that each option amounts to; beyond the last option, the first again."""
+    """The joint action of each option; after the last option, the first again."""
 
-    def summed(self, worth: Float[np.ndarray, "J JA"]) -> Float[np.ndarray, "P W"]:
-        """What the options in each place are worth, over all joint histories."""
-        each = np.take_along_axis(worth, self.columns, 1)
-        return (np.arange(len(self.options))[:, None] == self.place).astype(float) @ each
+    def summed(self, values: Float[np.ndarray, "J JA"]) -> Float[np.ndarray, "P W"]:
+        """The values of the options in each place, summed over the joint histories."""
+        by_option = np.take_along_axis(values, self.columns, 1)
+        return (np.arange(len(self.options))[:, None] == self.place).astype(float) @ by_option
 
-    def complete(self, chosen: Chosen) -> Each:
-        """What everybody does."""
+    def complete(self, chosen: PartialRule) -> Decisions:
+        """The joint decision rule of the options chosen."""
         rule = [table.argmax(-1) for table in self.allowed]
         for (i, c), options, option in zip(self.order, self.options, chosen, strict=False):
             rule[i][c] = options[option]
@@ -89,105 +90,101 @@ class LoneChoices(NamedTuple):
 
 
 def lone_choices(
-    each: Int[np.ndarray, "J N"],
+    histories: Int[np.ndarray, "J N"],
     allowed: Allowed,
     matters: Bool[np.ndarray, "J N"],
     mass: Float[np.ndarray, " J"],
 ) -> LoneChoices | None:
-    """None where the choices of two agents matter in the same joint history."""
+    """None if the actions of two agents make a difference in the same joint history."""
     if (matters.sum(1) > 1).any():
         return None
-    order, (row, agent) = _order(each, allowed, mass), np.nonzero(matters)
+    order, (row, agent) = _order(histories, allowed, mass), np.nonzero(matters)
     sizes = [table.shape[1] for table in allowed]
     strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
-    parts = np.stack([table.argmax(1)[each[:, i]] for i, table in enumerate(allowed)], -1)
+    parts = np.stack([table.argmax(1)[histories[:, i]] for i, table in enumerate(allowed)], -1)
     parts[row, agent] = 0
     options = [[a for a, fits in enumerate(allowed[i][c].tolist()) if fits] for i, c in order] + [[0]]
     width = max(map(len, options))
     padded = np.array([actions + actions[:1] * (width - len(actions)) for actions in options])
     number = {place: index for index, place in enumerate(order)}
-    place = np.full(len(each), len(order))
-    place[row] = [number[where] for where in zip(agent.tolist(), each[row, agent].tolist(), strict=True)]
+    place = np.full(len(histories), len(order))
+    place[row] = [number[where] for where in zip(agent.tolist(), histories[row, agent].tolist(), strict=True)]
     columns = np.repeat((parts @ strides)[:, None], width, 1)
     columns[row] += padded[place[row]] * strides[agent, None]
     return LoneChoices(allowed, order, place, options, columns)
 
 
-class Separate:
-    """Places add up, and bounds are exact: the best of all places less what is lost by what was chosen.
+class SeparableBounds:
+    """Exact bounds where places add up: the sum of the best options, less the losses of those chosen.
 
-    Losses are added up, not worths, so that rules that are equally good have equal bounds to the last digit.
+    Losses are summed, not values, so that equally good rules have equal bounds to the last digit.
     """
 
-    def __init__(self, worths: Float[np.ndarray, "J JA"], lone: LoneChoices) -> None:
-        self.worths, self.lone, self.order = worths, lone, lone.order
-        self.renew()
+    def __init__(self, values: Float[np.ndarray, "J JA"], lone: LoneChoices) -> None:
+        self.values, self.lone, self.order = values, lone, lone.order
+        self.update()
 
-    def renew(self) -> None:
-        """Add up anew."""
-        table = self.lone.summed(self.worths)
+    def update(self) -> None:
+        table = self.lone.summed(self.values)
         self.best = float(table.max(1).sum())
         self.losses = (table.max(1, keepdims=True) - table).tolist()
 
     def whole(self) -> float:
-        """The best of all places."""
         return self.best
 
-    def extended(self, chosen: Chosen) -> list[tuple[int, float]]:
-        """An option, and the best of the rest."""
-        sure, place = self.worth(chosen), len(chosen)
+    def extended(self, chosen: PartialRule) -> list[tuple[int, float]]:
+        sure, place = self.bound(chosen), len(chosen)
         return [
             (option, sure - self.losses[place][option]) for option in range(len(self.lone.options[place]))
         ]
 
-    def worth(self, chosen: Chosen) -> float:
-        """What is chosen, and the best of the rest."""
+    def bound(self, chosen: PartialRule) -> float:
+        """The best value with the options chosen, also of a partial rule."""
         return self.best - sum([losses[option] for losses, option in zip(self.losses, chosen, strict=False)])
 
-    def complete(self, chosen: Chosen) -> Each:
-        """Where there is one action, that one."""
+    def complete(self, chosen: PartialRule) -> Decisions:
         return self.lone.complete(chosen)
 
 
-class Entangled:
-    """Bounds if, in turn, one agent still acts on its histories, the others as suits each joint history."""
+class CoupledBounds:
+    """The least of N relaxations: in each, one agent acts on its histories, the others on joint histories."""
 
-    def __init__(self, histories: Histories, worths: Float[np.ndarray, "J *A"], allowed: Allowed) -> None:
-        self.histories, self.worths, self.allowed = histories, worths, allowed
-        each, sizes = histories.each, histories.sizes
-        agents = range(each.shape[1])
-        self.members = [(each[:, i] == np.arange(sizes[i])[:, None]).astype(float) for i in agents]
+    def __init__(
+        self, occupancy: OccupancyState, values: Float[np.ndarray, "J *A"], allowed: Allowed
+    ) -> None:
+        self.occupancy, self.values, self.allowed = occupancy, values, allowed
+        histories, sizes = occupancy.histories, occupancy.num_histories
+        agents = range(histories.shape[1])
+        self.members = [(histories[:, i] == np.arange(sizes[i])[:, None]).astype(float) for i in agents]
         self.others = [tuple(1 + k for k in agents if k != i) for i in agents]
         self.choices = [np.where(table, 0.0, FORBIDDEN) for table in allowed]
-        self.order = _order(each, allowed, histories.belief.sum(1))
+        self.order = _order(histories, allowed, occupancy.belief.sum(1))
 
-    def renew(self) -> None:
-        """The worths are looked at anew each time."""
+    def update(self) -> None:
+        """Nothing to do: the values are read again for every bound."""
 
-    def _masked(self, chosen: Chosen) -> Float[np.ndarray, "J *A"]:
-        """The worths, with what a partial rule rules out forbidden."""
+    def _masked(self, chosen: PartialRule) -> Float[np.ndarray, "J *A"]:
+        """The values, with FORBIDDEN where a partial rule excludes an action."""
         tables = [table.copy() for table in self.choices]
         for (i, c), action in zip(self.order, chosen, strict=False):
             tables[i][c] = FORBIDDEN
             tables[i][c, action] = 0.0
-        total = self.worths
+        total = self.values
         for i, table in enumerate(tables):
             shape = [len(total)] + [1] * len(tables)
             shape[1 + i] = table.shape[1]
-            total = total + table[self.histories.each[:, i]].reshape(shape)
+            total = total + table[self.occupancy.histories[:, i]].reshape(shape)
         return total
 
     def whole(self) -> float:
-        """The bound of the empty rule."""
         total = self._masked(())
         sums = [self.members[i] @ total.max(self.others[i]) for i in range(len(self.members))]
         return float(min(table.max(1).sum() for table in sums))
 
-    def extended(self, chosen: Chosen) -> list[tuple[int, float]]:
-        """The bounds of a partial rule with one more action: in turn, one agent's histories are respected."""
+    def extended(self, chosen: PartialRule) -> list[tuple[int, float]]:
         i, c = self.order[len(chosen)]
         total = self._masked(chosen)
-        rows = np.flatnonzero(self.histories.each[:, i] == c)
+        rows = np.flatnonzero(self.occupancy.histories[:, i] == c)
         inside = total[rows]
         limits = []
         for k, member in enumerate(self.members):
@@ -205,13 +202,11 @@ class Entangled:
         bounds = np.min(limits, axis=0)
         return [(int(action), float(bounds[action])) for action in np.flatnonzero(self.allowed[i][c])]
 
-    def worth(self, chosen: Chosen) -> float:
-        """What the joint actions are worth."""
-        actions = joint_actions(self.histories, self.complete(chosen), self.worths.shape[1:])
-        return float(self.worths.reshape(len(actions), -1)[np.arange(len(actions)), actions].sum())
+    def bound(self, chosen: PartialRule) -> float:
+        actions = joint_actions(self.occupancy, self.complete(chosen), self.values.shape[1:])
+        return float(self.values.reshape(len(actions), -1)[np.arange(len(actions)), actions].sum())
 
-    def complete(self, chosen: Chosen) -> Each:
-        """Where there is one action, that one."""
+    def complete(self, chosen: PartialRule) -> Decisions:
         rule = [table.argmax(-1) for table in self.allowed]
         for (i, c), action in zip(self.order, chosen, strict=True):
             rule[i][c] = action

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
@@ -11,39 +12,138 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from marco.tabular.policies import AgentPolicy, Team, idle_team, value
+from marco.tabular.policies import FiniteStateController, Team, idle_team, value
 from marco.tabular.problem import Dynamics
 from marco.tabular.solver.best_response import TooManyBeliefsError, jesp
 from marco.tabular.solver.bounds import EPSILON, Stages, prepare
 from marco.tabular.solver.occupancy import (
-    Histories,
     Moved,
+    OccupancyState,
     allowed_actions,
-    beginning,
+    initial,
     key,
     revealed,
 )
 from marco.tabular.solver.options import Options, lone_choices_of
-from marco.tabular.solver.rules import Game, Rule
+from marco.tabular.solver.rules import BayesianGame, Rule
 
 SLACK = 1e-9
 """Values that differ by less are equal."""
 
 
 class Solution(NamedTuple):
-    """What is known of the optimum: it lies in [lower, upper], and the team earns lower."""
+    """Bounds on the value of the best team, and a team whose value is the lower bound."""
 
     lower: float
     upper: float
     team: Team
     seconds: float
     nodes: int
-    """Occupancy states that were expanded."""
+    """The number of occupancy states that were expanded."""
 
     @property
     def optimal(self) -> bool:
-        """Whether the team is the best there is."""
+        """Whether the team is proved optimal."""
         return self.upper - self.lower <= 1e-7
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a search before its team is proved optimal."""
+
+    seconds: float = float("inf")
+    """The time on `clock`."""
+    ceiling: float = float("inf")
+    """An upper bound on the value that is known already: a team that reaches it is the best."""
+    interruptible: bool = False
+    """Whether Ctrl-C ends the search as the time limit does, instead of the program."""
+    clock: Callable[[], float] = time.perf_counter
+    """Wall time by default; `time.thread_time` is processor time."""
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0.0:
+            raise ValueError(f"the time must be more than 0 seconds, got {self.seconds}.")
+
+
+NO_LIMITS = Limits()
+
+Report = Callable[[float, float, float], object]
+"""Called with the lower bound, the upper bound and the seconds since the start while a search runs."""
+
+
+def solve(
+    dynamics: Dynamics,
+    horizon: int,
+    limits: Limits = NO_LIMITS,
+    *,
+    team: Team | None = None,
+    report: Report | None = None,
+) -> Solution:
+    """The best decentralised team over a horizon, or bounds where the limits end the search.
+
+    `team` is a team to start from: the better it is, the more can be pruned. A search that takes more than a
+    second (or a third of its time) alternates with best responses, which find good teams sooner.
+    """
+    began = limits.clock()
+    stages = prepare(dynamics, horizon)
+    search = Search(stages, report, elapsed=lambda: limits.clock() - began)
+    team = idle_team(stages.num_observations, stages.horizon) if team is None else team
+    search.best = _Best(value(dynamics, team), team)
+    interrupts = suppress(KeyboardInterrupt) if limits.interruptible else nullcontext()
+    with _recursion_limit(1000 + 20 * horizon), interrupts:
+        _alternate(dynamics, search, limits)
+    best = _better(dynamics, search)
+    # The open rules at the root are bounded by the one tried last, since rules come best first.
+    upper = max(best.value, stages.constant + min(search.root.upper, search.bounds[1]))
+    return Solution(best.value, upper, best.team, search.elapsed(), search.expanded)
+
+
+class _Best(NamedTuple):
+    """The best team so far."""
+
+    value: float
+    team: Team
+
+
+def _alternate(dynamics: Dynamics, search: "Search", limits: Limits) -> None:
+    """Turns of the search and of best responses, each twice as long as the one before."""
+    turn, rng = min(1.0, limits.seconds / 3), np.random.default_rng(0)
+    while True:
+        search.run(search.best.value, limits.ceiling, min(limits.seconds, search.elapsed() + turn))
+        search.best = _better(dynamics, search)
+        if not search.stopped or search.elapsed() >= limits.seconds:
+            return
+        found = _responses(rng, search, min(limits.seconds, search.elapsed() + turn / 2))
+        search.best = max(search.best, found, key=itemgetter(0))
+        turn *= 2
+
+
+@contextmanager
+def _recursion_limit(depth: int) -> Iterator[None]:
+    """Allow a recursion of this depth: the search recurses once per step of the horizon."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, depth))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _better(dynamics: Dynamics, search: "Search") -> _Best:
+    """The team at the root of the search if it is better than the best so far, else that one."""
+    if search.root.rule is None or search.root.lower <= search.best.value - search.stages.constant:
+        return search.best
+    team = _team(search.stages, search.root)
+    return _Best(value(dynamics, team), team)
+
+
+def _responses(rng: np.random.Generator, search: "Search", until: float) -> _Best:
+    """The best team that alternating best responses find until `until` seconds after the start."""
+    stages, target = search.stages, search.root.upper + search.stages.constant
+    try:
+        return _Best(*jesp(rng, stages, 1_000_000, stop=lambda: search.elapsed() > until, target=target))
+    except TooManyBeliefsError:
+        return _Best(-np.inf, idle_team(stages.num_observations, stages.horizon))
 
 
 @dataclass
@@ -57,96 +157,27 @@ class _Node:
     child: "_Node | None" = None
 
 
-Report = Callable[[float, float, float], object]
-"""Called with lower, upper and the seconds since the start while a search runs."""
-
-
-def solve(
-    dynamics: Dynamics,
-    horizon: int,
-    *,
-    seconds: float = float("inf"),
-    team: Team | None = None,
-    ceiling: float = float("inf"),
-    report: Report | None = None,
-    seed: int = 0,
-    interruptible: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Solution:
-    """The best decentralised team over a horizon, or bounds when the time is up.
-
-    `team` is one to start from: the better it is, the more can be cut off. `ceiling` is an upper bound that
-    is known already: a team that reaches it is the best. A search that takes more than a second (or a third
-    of `seconds`) takes turns with alternating best responses, whose starts are drawn with `seed`. If it is
-    `interruptible`, Ctrl-C ends the search as the time does, and not the program. Seconds are those of the
-    wall, unless the `clock` is another one, such as `time.thread_time`.
-    """
-    if not seconds > 0.0:
-        raise ValueError(f"the time must be more than 0 seconds, got {seconds}.")
-    began = clock()
-    stages = prepare(dynamics, horizon)
-    search = Search(stages, report, elapsed=lambda: clock() - began)
-    team = idle_team(stages.observations, stages.horizon) if team is None else team
-    lower, turn, rng = value(dynamics, team), min(1.0, seconds / 3), np.random.default_rng(seed)
-    deep = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(deep, 1000 + 20 * horizon))
-    try:
-        while True:
-            search.run(lower, ceiling, min(seconds, search.elapsed() + turn))
-            lower, team = _better(dynamics, search, lower, team)
-            if not search.stopped or search.elapsed() >= seconds:
-                break
-            found = _responses(rng, search, min(seconds, search.elapsed() + turn / 2))
-            lower, team = max((lower, team), found, key=itemgetter(0))
-            turn *= 2
-    except KeyboardInterrupt:
-        if not interruptible:
-            raise
-        lower, team = _better(dynamics, search, lower, team)
-    finally:
-        sys.setrecursionlimit(deep)
-    # What is left at the root is bounded by the rule that was tried last: rules come best first.
-    upper = max(lower, stages.constant + min(search.root.upper, search.bounds[1]))
-    return Solution(lower, upper, team, search.elapsed(), search.expanded)
-
-
-def _better(dynamics: Dynamics, search: "Search", lower: float, team: Team) -> tuple[float, Team]:
-    """The team at the root of the search, if it is better than what there was."""
-    if search.root.rule is None or search.root.lower <= lower - search.stages.constant:
-        return lower, team
-    found = _team(search.stages, search.root)
-    return value(dynamics, found), found
-
-
-def _responses(rng: np.random.Generator, search: "Search", until: float) -> tuple[float, Team]:
-    """The best team that alternating best responses find until so many seconds after the start."""
-    stages, enough = search.stages, search.root.upper + search.stages.constant
-    try:
-        return jesp(rng, stages, 1_000_000, late=lambda: search.elapsed() > until, enough=enough)
-    except TooManyBeliefsError:
-        return -np.inf, idle_team(stages.observations, stages.horizon)
-
-
 @dataclass
 class Search:
-    """A search under way: what has been found for every occupancy state met, and how long it may go on."""
+    """A search under way: bounds for every occupancy state visited so far, and when to stop."""
 
     stages: Stages
     report: Report | None
     elapsed: Callable[[], float]
     """The seconds since the start."""
+    best: _Best = field(default_factory=lambda: _Best(-np.inf, ()))
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
     until: float = np.inf
     stopped: bool = False
-    told: float = 0.0
+    reported: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
     root: _Node = field(default_factory=lambda: _Node(-np.inf, np.inf))
 
     def run(self, lower: float, ceiling: float, until: float) -> None:
-        """Search for something better than `lower`, until so many seconds after the start."""
+        """Search for a team better than `lower`, until `until` seconds after the start."""
         self.until, self.stopped = until, False
-        start, floor = beginning(self.stages), lower - self.stages.constant
+        start, floor = initial(self.stages), lower - self.stages.constant
         top = min(float(start.belief[0] @ self.stages.mdp[0]), ceiling - self.stages.constant)
         self.root.upper = min(self.root.upper, top)
         self.bounds = floor, self.root.upper
@@ -154,27 +185,27 @@ class Search:
         self.visit(start, 0, floor)
         self.bounds = self.bounds[0], self.root.upper
 
-    def visit(self, histories: Histories, t: int, floor: float) -> _Node:
-        """Find the best continuation, if there is one worth more than `floor`."""
-        place = t, key(histories)
+    def visit(self, occupancy: OccupancyState, t: int, floor: float) -> _Node:
+        """Find the best continuation, if there is one whose value is above `floor`."""
+        place = t, key(occupancy)
         node = self.found.get(place)
         if node is None:
-            node = self.found[place] = _Node(-np.inf, float((histories.belief @ self.stages.mdp[t]).sum()))
-            node.lower = -np.inf if len(histories.belief) else 0.0
+            node = self.found[place] = _Node(-np.inf, float((occupancy.belief @ self.stages.mdp[t]).sum()))
+            node.lower = -np.inf if len(occupancy.belief) else 0.0
         if node.upper <= max(floor, node.lower) + SLACK or self.time_is_up():
             return node
         self.expanded += 1
         if t + 1 == self.stages.horizon:
-            self._finish(histories, node, floor)
+            self._finish(occupancy, node, floor)
         else:
-            self._expand(histories, t, node, floor)
+            self._expand(occupancy, t, node, floor)
         return node
 
-    def _finish(self, histories: Histories, node: _Node, floor: float) -> None:
-        """At the last step worths are exact, and the first rule is the best."""
-        worth = (histories.belief @ self.stages.R[-1]).reshape(-1, *self.stages.actions)
-        allowed = allowed_actions(self.stages, histories)
-        game = Game(histories, worth, allowed, lone_choices_of(self.stages, histories, allowed))
+    def _finish(self, occupancy: OccupancyState, node: _Node, floor: float) -> None:
+        """At the last step the values are exact, and the first rule is the best."""
+        values = (occupancy.belief @ self.stages.R[-1]).reshape(-1, *self.stages.num_actions)
+        allowed = allowed_actions(self.stages, occupancy)
+        game = BayesianGame(occupancy, values, allowed, lone_choices_of(self.stages, occupancy, allowed))
         best = max(floor, node.lower)
         rule = next(game.rules(lambda: best + SLACK, stop=self.time_is_up), None)
         if rule is None and self.stopped:
@@ -183,9 +214,9 @@ class Search:
             node.lower, node.rule, best = rule.bound, rule, rule.bound
         node.upper = min(node.upper, best)
 
-    def _expand(self, histories: Histories, t: int, node: _Node, floor: float) -> None:
-        """Try the rules in the order of their bounds, as long as one can be better than what is there."""
-        options = Options(self.stages, histories, t, self.revealed, self.time_is_up)
+    def _expand(self, occupancy: OccupancyState, t: int, node: _Node, floor: float) -> None:
+        """Try the rules in the order of their bounds, as long as one can improve on the best."""
+        options = Options(self.stages, occupancy, t, self.revealed, self.time_is_up)
         best = [max(floor, node.lower)]
         reached = best[0]
         for rule in options.rules(lambda: best[0] + SLACK):
@@ -193,7 +224,7 @@ class Search:
             reward, moved = options.follow(rule)
             if t == 0:
                 self.bounds = best[0], min(rule.bound, node.upper)
-            child = self.visit(moved.histories, t + 1, best[0] - reward)
+            child = self.visit(moved.occupancy, t + 1, best[0] - reward)
             reached = max(reached, min(rule.bound, reward + child.upper))
             if reward + child.lower > node.lower:
                 node.lower, node.rule, node.moved, node.child = reward + child.lower, rule, moved, child
@@ -203,21 +234,21 @@ class Search:
         node.upper = min(node.upper, max(best[0], reached, options.left))
 
     def revealed(self, outcomes: Float[np.ndarray, " M"], t: int) -> float:
-        """What can be earned from step t on if all share what they saw until then, and nothing later."""
+        """The best value from step t on if all agents share their histories until then, and none later."""
         stages, total = self.stages, 0.0
-        for begin, end in pairwise(stages.groups):
+        for begin, end in pairwise(stages.offsets):
             mass = float(outcomes[begin:end].sum())
             if mass > EPSILON:
                 belief = np.zeros(stages.d0.size)
-                belief[stages.following[begin:end]] = outcomes[begin:end] / mass
-                total += mass * self.visit(revealed(len(stages.actions), belief), t, -np.inf).upper
+                belief[stages.next_state[begin:end]] = outcomes[begin:end] / mass
+                total += mass * self.visit(revealed(len(stages.num_actions), belief), t, -np.inf).upper
         return total
 
     def time_is_up(self) -> bool:
-        """Whether to stop; tells how things stand now and then."""
+        """Whether to stop; also reports the bounds once a second."""
         elapsed = self.elapsed()
-        if self.report is not None and elapsed - self.told >= 1.0:
-            self.told = elapsed
+        if self.report is not None and elapsed - self.reported >= 1.0:
+            self.reported = elapsed
             lower, upper = self.bounds
             self.report(lower + self.stages.constant, upper + self.stages.constant, elapsed)
         if elapsed > self.until:
@@ -226,19 +257,20 @@ class Search:
 
 
 def _team(stages: Stages, root: _Node) -> Team:
-    """The machines that the best rules on the way make; what cannot happen leads nowhere."""
-    actions: list[list[np.ndarray]] = [[] for _ in stages.actions]
-    successors: list[list[np.ndarray]] = [[] for _ in stages.actions]
+    """The controllers of the best rules found; observations that cannot occur have no successor."""
+    actions: list[list[np.ndarray]] = [[] for _ in stages.num_actions]
+    successors: list[list[np.ndarray]] = [[] for _ in stages.num_actions]
     node: _Node | None = root
     for _ in range(stages.horizon):
-        for i, seen in enumerate(stages.observations):
-            rule = node.rule.each[i] if node is not None and node.rule is not None else np.zeros(0, int)
+        for i, width in enumerate(stages.num_observations):
+            rule = node.rule.decisions[i] if node is not None and node.rule is not None else np.zeros(0, int)
             rule = rule if rule.size else np.zeros(1, int)
             actions[i].append(rule)
             moved = node.moved if node is not None else None
-            nowhere = np.full((len(rule), seen), -1)
+            nowhere = np.full((len(rule), width), -1)
             successors[i].append(nowhere if moved is None else moved.successors[i])
         node = node.child if node is not None else None
     return tuple(
-        AgentPolicy(tuple(does), tuple(leads[:-1])) for does, leads in zip(actions, successors, strict=True)
+        FiniteStateController(tuple(does), tuple(leads[:-1]))
+        for does, leads in zip(actions, successors, strict=True)
     )
