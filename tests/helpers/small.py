@@ -1,4 +1,4 @@
-"""A small world and its models, learned once for all tests that judge them."""
+"""A small environment and its models, learned once for all tests that evaluate them."""
 
 from functools import cache
 
@@ -7,15 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.environments.delayed import Delayed
-from marco.model.early_stopping import FitConfig
-from marco.model.fit import ModelConfig
-from marco.model.predictors import PredictorConfig
-from marco.model.views import fit_world
+from marco.model.config import FitConfig, ModelConfig, PredictorConfig
+from marco.model.fit import ModelPlan, fit_model
+from marco.model.views import VIEWS
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 
 WORLD = Delayed(delay=3, horizon=8)
-KINDS = ("centralised", "joint-observation", "decentralised")
 SMALL = PredictorConfig("chain", (16,), 2)
 TRAINING = FitConfig(learning_rate=1e-2, max_epochs=25, patience=4)
 MASKS = PredictorConfig("factored", (16,), 2)
@@ -28,23 +26,27 @@ def played(seed, episodes):
     return jax.tree.map(np.asarray, rollouts(jax.random.key(seed), WORLD, RandomPolicy(), episodes))
 
 
-@cache
-def learned(kind):
-    """The world as a model of this kind has it, from 1600 real steps, and how it was learned.
+def plan(name, **changed):
+    """How the model of this view is fitted."""
+    return ModelPlan(**{"view": VIEWS[name], "config": SETTINGS, "spec": WORLD.spec} | changed)
 
-    Of the centralised one only the dynamics and the reward are learned, to save time.
+
+@cache
+def learned(name):
+    """The learned environment of this view, from 1600 real steps, and how it was learned.
+
+    Of the centralised model only the dynamics and the reward are learned, to save time.
     """
-    known = None
-    if kind == "centralised":
-        known = {"observation": _light, "termination": _never, "available": _everything}
-    return fit_world(jax.random.key(2), kind, WORLD.spec, played(0, 200), SETTINGS, known=known)
+    known = {"observation": _light, "termination": _never, "available": _everything}
+    own = plan(name, known=tuple(known.items()) if name == "centralised" else ())
+    return fit_model(jax.random.key(2), own, own.gather(played(0, 200)))
 
 
 def _light(key, s, previous):
     return jnp.stack([s[-1:]] * WORLD.agents)
 
 
-def _never(s, a, following):
+def _never(s, a, next_s):
     return False
 
 

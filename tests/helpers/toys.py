@@ -1,4 +1,4 @@
-"""Small worlds, small networks, and models of both: what the tests of the learned model share."""
+"""Small environments, small networks, and models of both: what the tests of the learned model share."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,11 @@ import numpy as np
 
 from marco.environments.tabular import from_tables
 from marco.model.components import Bounds, Component, Model, Scaling, layouts
-from marco.model.early_stopping import FitConfig
-from marco.model.fit import ModelConfig
+from marco.model.config import FitConfig, ModelConfig, PredictorConfig
+from marco.model.fit import ModelPlan, fit_model
 from marco.model.inputs import Inputs
-from marco.model.predictors import PredictorConfig
+from marco.model.predictors import create_predictor
+from marco.model.views import Centralised
 from marco.types import Episode
 
 TRAINING = FitConfig(learning_rate=1e-2, batch_size=128, max_epochs=60, min_steps_per_epoch=20)
@@ -72,31 +73,38 @@ def one_step_episodes(env, pairs, seed=0):
     )
 
 
+def fit_one(key, spec, data, settings=SETTINGS, known=None):
+    """The centralised model of the data, and how its training went."""
+    plan = ModelPlan(Centralised(), settings, spec, known=tuple((known or {}).items()))
+    environment, (fits,) = fit_model(key, plan, (data,))
+    return environment.model, fits
+
+
 def unbounded(layout):
-    """Numbers may be anything."""
+    """Values may be anything."""
     return Bounds(jnp.full(layout.num_values, -jnp.inf), jnp.full(layout.num_values, jnp.inf))
 
 
 def noisy(seed, predictor, size_in, layout, noise=1.0):
-    """Members (stacked) whose every weight is Gaussian: they say something from the start, all different."""
+    """Members (stacked) whose every weight is Gaussian: their predictions differ from the start."""
     keys = jax.random.split(jax.random.key(seed), predictor.members)
-    shapes = jax.eval_shape(jax.vmap(lambda key: predictor.create(key, size_in, layout)), keys)
+    shapes = jax.eval_shape(jax.vmap(lambda key: create_predictor(predictor, key, size_in, layout)), keys)
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: jnp.asarray(noise * rng.normal(size=leaf.shape), jnp.float32), shapes)
 
 
 def noisy_component(seed, name, spec, predictor, continuous_reward=False, noise=1.0, distances=True):
-    """A component of pure chance that holds every class possible and every number to vary by 0.1."""
+    """A component of random weights, with every class possible and a standard deviation of 0.1."""
     layout = layouts(spec, continuous_reward)[name]
-    columns = len(Inputs(spec, distances).numeric(name))
-    unscaled = Scaling(jnp.zeros(columns), jnp.ones(columns))
+    width = len(Inputs(spec, distances).numeric(name))
+    unscaled = Scaling(jnp.zeros(width), jnp.ones(width))
     values = Scaling(jnp.zeros(layout.num_values), jnp.full(layout.num_values, 0.1))
-    members = noisy(seed, predictor, columns, layout, noise)
+    members = noisy(seed, predictor, width, layout, noise)
     return Component(members, unscaled, values, jnp.asarray(layout.class_exists), unbounded(layout), layout)
 
 
 def noisy_model(seed, spec, starts, settings=SETTINGS, continuous_reward=False, noise=1.0, **given):
-    """A model of pure chance: whatever a learned world must keep, it must keep with any weights."""
+    """A model of random weights: what a learned environment must keep, it must keep with any weights."""
     parts = {
         name: noisy_component(seed + i, name, spec, getattr(settings, name), continuous_reward, noise)
         for i, name in enumerate(layouts(spec, continuous_reward))

@@ -1,12 +1,11 @@
-"""One fit of one small world, shared by all tests: nearly all the time goes into compiling it."""
+"""One fit of one small environment, shared by all tests: nearly all the time goes into compiling it."""
 
 from typing import Any, NamedTuple
 
 import jax
 import pytest
 
-from helpers.toys import CAPACITY, SETTINGS, table
-from marco.model.fit import fit
+from helpers.toys import CAPACITY, fit_one, table
 from marco.model.rows import gather
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
@@ -26,4 +25,4 @@ def fitted():
     env = table()
     episodes = rollouts(jax.random.key(0), env, RandomPolicy(), 1000)
     data = gather(env.spec, episodes, CAPACITY)
-    return Fitted(env, episodes, data, *fit(jax.random.key(1), env.spec, data, SETTINGS))
+    return Fitted(env, episodes, data, *fit_one(jax.random.key(1), env.spec, data))

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from helpers.contract import check_contract
-from helpers.toys import CAPACITY, SETTINGS, noisy_model, one_step_episodes, small, table
+from helpers.toys import CAPACITY, SETTINGS, fit_one, noisy_model, one_step_episodes, small, table
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.model.components import Known
+from marco.model.config import ModelConfig
 from marco.model.environment import LearnedEnvironment
-from marco.model.fit import ModelConfig, fit
 from marco.model.inputs import Inputs
 from marco.model.rows import gather
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollout, rollouts
-from marco.types import blocks, concatenate_observations
+from marco.types import blocks, concatenate_observations, split_observations
 
 FACTORED = ModelConfig(*[small("factored")] * 5, SETTINGS.training)
 
@@ -142,9 +142,9 @@ def test_distances_are_those_between_features_of_two_numbers():
     """Seven places and speeds of reference: 21 distances, the first between position and velocity 0."""
     inputs = Inputs(Reference().spec)
     s = jnp.zeros(40).at[:2].set(jnp.array([3.0, 4.0]))
-    moment = inputs.moment(s)
-    assert moment.shape == (40 + 21,)
-    assert moment[40:].tolist() == [5.0] * 6 + [0.0] * 15
+    state = inputs.state(s)
+    assert state.shape == (40 + 21,)
+    assert state[40:].tolist() == [5.0] * 6 + [0.0] * 15
     assert len(inputs.numeric("reward")) == 61 + 30 + 61
     assert sum(inputs.numeric("available")) == 14 + 21
 
@@ -155,7 +155,7 @@ def switch_model():
     env = Switch()
     data = gather(env.spec, rollouts(jax.random.key(0), env, RandomPolicy(), 150))
     known = dict.fromkeys(("reward", "observation", "termination", "available"), lambda *_: 0.0)
-    return data, *fit(jax.random.key(1), env.spec, data, SETTINGS, known)
+    return data, *fit_one(jax.random.key(1), env.spec, data, SETTINGS, known)
 
 
 def test_who_enters_next_stays_pure_chance(switch_model):
@@ -188,7 +188,7 @@ def test_the_light_is_learned_to_be_certain(switch_model):
     count = int(data.num_steps)
     steps = data.steps
     x = jax.vmap(model.inputs.before_step)(steps.state[:count], steps.actions[:count])
-    classes = model.dynamics.layout.split(steps.following[:count]).classes
+    classes = model.dynamics.layout.split(steps.next_state[:count]).classes
     said = jax.jit(jax.vmap(model.dynamics.predict))(x, classes).log_probability
     right = np.take_along_axis(np.asarray(said), np.asarray(classes)[:, None, :, None], -1)[..., 0]
     assert 1 - np.exp(right[..., 1:].sum(-1)).mean() < 1 / 20
@@ -196,7 +196,7 @@ def test_the_light_is_learned_to_be_certain(switch_model):
 
 def test_a_learned_world_is_an_argument_so_that_another_fit_is_not_compiled_again(fitted):
     data = gather(fitted.env.spec, one_step_episodes(fitted.env, [(0, 1), (1, 0)] * 5), CAPACITY)
-    other = fit(jax.random.key(5), fitted.env.spec, data, SETTINGS)[0]
+    other = fit_one(jax.random.key(5), fitted.env.spec, data)[0]
     play = jax.jit(rollout)
     play(jax.random.key(0), LearnedEnvironment(fitted.model), RandomPolicy())
     compiled = play._cache_size()

@@ -1,6 +1,5 @@
 """A random table is recovered to within sampling error; stopping, splitting, and data with little in them."""
 
-import inspect
 from dataclasses import replace
 
 import chex
@@ -9,16 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, one_step_episodes, small, table
+from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, fit_one, one_step_episodes, small, table
+from marco.algorithm.presets import default_model
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.learners.presets import model_settings
 from marco.model.components import Known, layouts
-from marco.model.early_stopping import FitConfig, Rows, _Training, fit_component
-from marco.model.fit import ModelConfig, fit, problem
+from marco.model.config import FitConfig, ModelConfig
+from marco.model.early_stopping import Examples, _Training, fit_ensemble
+from marco.model.fit import ModelPlan, examples
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
+from marco.model.predictors import create_predictor
 from marco.model.report.exact import dynamics_error, reachable_pairs
 from marco.model.rows import REWARD_VALUES, gather, reward_values
+from marco.model.views import Centralised
 from marco.types import Categorical, Continuous, binary
 
 RISK = 1e-3
@@ -68,12 +70,12 @@ def test_observations_are_recovered_to_within_sampling_error(fitted):
     With fewer the bound says less than to know nothing.
     """
     observation = fitted.model.observation
-    count = int(fitted.data.num_moments)
-    moments = fitted.data.moments
-    after = np.asarray(moments.previous_actions[:count, 0]) >= 0
-    state = np.asarray(moments.state[:count]).argmax(-1)
+    count = int(fitted.data.num_timesteps)
+    timesteps = fitted.data.timesteps
+    after = np.asarray(timesteps.previous_actions[:count, 0]) >= 0
+    state = np.asarray(timesteps.state[:count]).argmax(-1)
     names = np.where(
-        after, 1 + joint_actions(np.maximum(moments.previous_actions[:count], 0)) * STATES + state, 0
+        after, 1 + joint_actions(np.maximum(timesteps.previous_actions[:count], 0)) * STATES + state, 0
     )
     visits = training_visits(fitted, "observation", names)[1:]
     (pairs,) = np.nonzero(visits >= 20)
@@ -112,7 +114,7 @@ def test_masks_are_recovered_exactly(fitted):
 def test_what_is_kept_is_what_was_best_on_the_rows_held_out(fitted, name):
     """The reported loss of every unit is the mean over held-out rows of the component that came back."""
     component, report = getattr(fitted.model, name), fitted.reports[name]
-    rows = problem(fitted.model.inputs, name, component.layout, fitted.data)
+    rows = examples(fitted.model.inputs, name, component.layout, fitted.data)
     said = jax.jit(jax.vmap(component.predict))(rows.x, rows.targets.classes)
     for member in range(2):
         own = jax.tree.map(lambda leaf, member=member: leaf[:, member], said)
@@ -136,13 +138,13 @@ def test_whole_episodes_are_held_out_by_each_member_others(fitted):
 
 
 @pytest.mark.parametrize(("episodes", "rows"), [(1, 5), (2, 5), (3, 5)])
-def test_some_episode_is_trained_on_and_some_held_out_whatever_the_luck(episodes, rows):
+def test_some_episode_is_trained_on_and_some_held_out_whatever_the_draw(episodes, rows):
     """Over a thousand keys: no episode is both, but for a single one, which must be."""
     targets = Targets(jnp.zeros((8, 1), jnp.int32), jnp.zeros((8, 0)))
     episode = jnp.where(jnp.arange(8) < rows, jnp.arange(8) % episodes, 0).astype(jnp.int32)
-    problem_ = Rows(jnp.zeros((8, 1)), targets, episode, jnp.int32(rows))
+    rows_ = Examples(jnp.zeros((8, 1)), targets, episode, jnp.int32(rows))
     layout = Layout((binary("b"),))
-    training = _Training(problem_, jnp.ones((1, 2), bool), jnp.zeros(0, bool), small(), layout, TRAINING)
+    training = _Training(rows_, jnp.ones((1, 2), bool), jnp.zeros(0, bool), small(), layout, TRAINING)
     train, held = jax.jit(jax.vmap(training._split))(jax.random.split(jax.random.key(0), 1000))
     assert train.any(-1).all()
     assert held.any(-1).all()
@@ -152,9 +154,9 @@ def test_some_episode_is_trained_on_and_some_held_out_whatever_the_luck(episodes
 
 
 def test_the_same_key_gives_the_same_model_bit_for_bit_and_another_key_another(fitted):
-    settings, spec = SETTINGS, fitted.env.spec
-    chex.assert_trees_all_equal(fit(jax.random.key(1), spec, fitted.data, settings)[0], fitted.model)
-    other = fit(jax.random.key(2), spec, fitted.data, settings)[0]
+    spec = fitted.env.spec
+    chex.assert_trees_all_equal(fit_one(jax.random.key(1), spec, fitted.data)[0], fitted.model)
+    other = fit_one(jax.random.key(2), spec, fitted.data)[0]
     same = jax.tree.map(
         lambda a, b: bool((a == b).all()), other.dynamics.members, fitted.model.dynamics.members
     )
@@ -162,11 +164,11 @@ def test_the_same_key_gives_the_same_model_bit_for_bit_and_another_key_another(f
 
 
 def test_more_data_of_the_same_capacity_are_not_compiled_again(fitted):
-    compiled = fit_component._cache_size()
+    compiled = fit_ensemble._cache_size()
     for episodes in (3, 400):
         some = jax.tree.map(lambda leaf, episodes=episodes: leaf[:, :episodes], fitted.episodes)
-        fit(jax.random.key(0), fitted.env.spec, gather(fitted.env.spec, some, CAPACITY), SETTINGS)
-    assert fit_component._cache_size() == compiled
+        fit_one(jax.random.key(0), fitted.env.spec, gather(fitted.env.spec, some, CAPACITY))
+    assert fit_ensemble._cache_size() == compiled
 
 
 def all_pairs(repeats):
@@ -177,19 +179,19 @@ def all_pairs(repeats):
 def fit_few(fitted, pairs, **changed):
     episodes = one_step_episodes(fitted.env, pairs)._replace(**changed)
     data = gather(fitted.env.spec, episodes, CAPACITY)
-    return fit(jax.random.key(0), fitted.env.spec, data, SETTINGS)
+    return fit_one(jax.random.key(0), fitted.env.spec, data)
 
 
 def test_overfitting_is_stopped_early(fitted):
     """Eight pairs, eight rows each, and what follows is pure chance: a table of them would overfit.
 
-    Training ends before half of its 60 rounds, with a held-out loss no worse than ln 3, that of chance.
+    Training ends before half of its 60 epochs, with a held-out loss no worse than ln 3, that of chance.
     """
     chance = table(P=np.full((STATES, JOINT, STATES), 1 / STATES))
     data = gather(chance.spec, one_step_episodes(chance, all_pairs(8)), CAPACITY)
-    report = fit(jax.random.key(0), chance.spec, data, SETTINGS)[1]["dynamics"]
-    assert int(report.rounds) <= TRAINING.rounds / 2
-    assert int(report.updates) == int(report.rounds) * TRAINING.updates
+    report = fit_one(jax.random.key(0), chance.spec, data)[1]["dynamics"]
+    assert int(report.epochs) <= TRAINING.max_epochs / 2
+    assert int(report.steps) == int(report.epochs) * TRAINING.min_steps_per_epoch
     assert (report.loss <= np.log(STATES) + 1e-6).all()
 
 
@@ -207,10 +209,10 @@ def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are
     assert (tried.sum(), won.sum()) == (169, 7)
     reward = jnp.asarray(np.where(won, 2, tried)[:, None], jnp.int32)
     targets = Targets(reward, jnp.zeros((steps, 0)))
-    rows = Rows(jnp.asarray(x), targets, jnp.arange(steps), jnp.int32(steps))
-    settings, layout = model_settings("default", Switch().spec), Layout((Categorical("reward", 3),))
+    rows = Examples(jnp.asarray(x), targets, jnp.arange(steps), jnp.int32(steps))
+    settings, layout = default_model(Switch().spec), Layout((Categorical("reward", 3),))
     training, five = settings.training_of(name), replace(settings.reward, members=5)
-    component, _ = fit_component(jax.random.key(0), rows, layout, (False,) * 8, five, training)
+    component, _ = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 8, five, training)
     said = jax.vmap(lambda x: component.predict(x, jnp.zeros(1, jnp.int32)))(rows.x[tried])
     prize = np.exp(said.log_probability[:, :, 0, 2])
     assert (np.median(prize[won[tried]].mean(axis=0)) > 0.8) == learned
@@ -218,7 +220,7 @@ def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are
 
 
 @pytest.mark.parametrize("own", [None, replace(TRAINING, patience=30)])
-def test_outcomes_may_be_trained_in_their_own_way(fitted, monkeypatch, own):
+def test_a_component_may_be_trained_in_its_own_way(fitted, monkeypatch, own):
     """Which settings reach the training of each component; what was learned before stands for its result."""
     reached = {}
 
@@ -227,10 +229,12 @@ def test_outcomes_may_be_trained_in_their_own_way(fitted, monkeypatch, own):
         reached[name] = training
         return getattr(fitted.model, name), fitted.reports[name]
 
-    monkeypatch.setattr("marco.model.fit.fit_component", spied)
-    fit(jax.random.key(0), fitted.env.spec, fitted.data, replace(SETTINGS, outcomes=own))
-    outcomes = own or TRAINING
-    assert reached == dict.fromkeys(fitted.reports, TRAINING) | {"reward": outcomes, "termination": outcomes}
+    monkeypatch.setattr("marco.model.fit.fit_ensemble", spied)
+    patient = replace(small(), training=own)
+    settings = replace(SETTINGS, reward=patient, termination=patient)
+    fit_one(jax.random.key(0), fitted.env.spec, fitted.data, settings)
+    expected = own or TRAINING
+    assert reached == dict.fromkeys(fitted.reports, TRAINING) | {"reward": expected, "termination": expected}
 
 
 def check_finite(model):
@@ -244,7 +248,7 @@ def test_one_sample_is_enough_to_train_on_and_is_then_all_there_is(fitted):
     model, _ = fit_few(fitted, [(0, 4)])
     check_finite(model)
     nothing = jnp.zeros(2, jnp.int32)
-    following = model.draw_following(jax.random.key(0), jnp.float32(0), jnp.eye(3)[1], nothing)
+    following = model.draw_next_state(jax.random.key(0), jnp.float32(0), jnp.eye(3)[1], nothing)
     np.testing.assert_array_equal(following, episodes.state[1, 0])
     reward = model.expected_reward(jnp.float32(0), jnp.eye(3)[1], nothing, following)
     assert float(reward) == float(episodes.reward[0, 0])
@@ -277,9 +281,9 @@ def line():
     y = np.stack([2 * x[:, 0] + rng.normal(0.0, 0.5, 200), np.full(200, 0.7)], -1)
     targets = Targets(jnp.zeros((200, 0), jnp.int32), jnp.asarray(y, jnp.float32))
     episode = jnp.asarray(np.arange(200) // 2, jnp.int32)
-    rows = Rows(jnp.asarray(x, jnp.float32), targets, episode, jnp.int32(200))
+    rows = Examples(jnp.asarray(x, jnp.float32), targets, episode, jnp.int32(200))
     layout = Layout((Continuous("y", 2),))
-    return rows, *fit_component(jax.random.key(0), rows, layout, (True, True), small(), TRAINING)
+    return rows, *fit_ensemble(jax.random.key(0), rows, layout, (True, True), small(), TRAINING)
 
 
 def test_a_number_that_never_varies_is_drawn_exactly_as_it_always_was(line):
@@ -343,16 +347,16 @@ def test_no_data_and_more_than_the_capacity_are_refused(fitted, taken, capacity,
         gather(fitted.env.spec, episodes, capacity)
 
 
-def test_rows_are_the_real_steps_in_order_and_one_moment_more_per_episode(fitted):
+def test_rows_are_the_real_steps_in_order_and_one_timestep_more_per_episode(fitted):
     episodes, data = fitted.episodes, fitted.data
     mask = np.asarray(episodes.mask)
     assert int(data.num_steps) == mask.sum()
-    assert int(data.num_moments) == mask.sum() + 1000
+    assert int(data.num_timesteps) == mask.sum() + 1000
     assert int(data.num_starts) == 1000
     real = np.asarray(data.steps.reward)[: mask.sum()]
     np.testing.assert_array_equal(real, np.asarray(episodes.reward)[mask])
-    first = np.asarray(data.moments.previous_actions[: mask.sum() + 1000]) == -1
-    assert first.all(-1).sum() == 1000  # nobody has acted before the first moment of each
+    first = np.asarray(data.timesteps.previous_actions[: mask.sum() + 1000]) == -1
+    assert first.all(-1).sum() == 1000  # nobody has acted before the first timestep of each
 
 
 def test_few_rewards_are_classes_and_many_are_numbers():
@@ -378,7 +382,7 @@ def test_a_component_given_as_known_is_used_as_is_and_not_trained(fitted, name):
     data = gather(fitted.env.spec, one_step_episodes(fitted.env, all_pairs(1)), CAPACITY)
     beside = "termination" if name == "available" else "available"
     known = {each: function for each, function in KNOWN.items() if each != beside}
-    model, reports = fit(jax.random.key(0), fitted.env.spec, data, SETTINGS, known)
+    model, reports = fit_one(jax.random.key(0), fitted.env.spec, data, SETTINGS, known)
     assert set(reports) == {beside}
     part = model.known_start if name == "start" else getattr(model, name)
     assert isinstance(part, Known)
@@ -386,10 +390,10 @@ def test_a_component_given_as_known_is_used_as_is_and_not_trained(fitted, name):
 
 
 def test_known_functions_decide(fitted):
-    model, reports = fit(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, KNOWN)
+    model, reports = fit_one(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, KNOWN)
     key, member, a = jax.random.key(0), jnp.float32(0.3), jnp.zeros(2, jnp.int32)
     s = model.draw_start(key)
-    following = model.draw_following(key, member, s, a)
+    following = model.draw_next_state(key, member, s, a)
     assert reports == {}
     assert s.tolist() == [0, 1, 0]
     assert following.tolist() == [0, 0, 1]
@@ -400,15 +404,17 @@ def test_known_functions_decide(fitted):
 
 
 def test_an_unknown_component_is_refused(fitted):
-    """Without the type checks of the tests, which would refuse the name as well."""
+    """Set past the type checks of the tests, which would refuse the name as well."""
+    plan = ModelPlan(Centralised(), SETTINGS, fitted.env.spec)
+    object.__setattr__(plan, "known", (("weather", abs),))
     with pytest.raises(ValueError, match="no such component: weather; there are dynamics, reward"):
-        inspect.unwrap(fit)(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, {"weather": abs})
+        plan.components()
 
 
 def test_recurrent_dynamics_of_numbers_are_refused():
     spec = Reference().spec
-    with pytest.raises(ValueError, match="for classes only"):
-        small("recurrent").create(jax.random.key(0), 2, layouts(spec, True)["dynamics"])
+    with pytest.raises(ValueError, match="for categorical features only"):
+        create_predictor(small("recurrent"), jax.random.key(0), 2, layouts(spec, True)["dynamics"])
 
 
 @pytest.mark.parametrize(
@@ -416,9 +422,9 @@ def test_recurrent_dynamics_of_numbers_are_refused():
     [
         ({"holdout": 0.0}, "holdout=0 leaves nothing to stop by"),
         ({"holdout": 1.0}, "holdout must be at least 0 and below 1, got 1.0"),
-        ({"average": 1.0}, "average must be at least 0 and below 1, got 1.0"),
-        ({"batch": 0}, "batch must be positive, got 0"),
-        ({"rounds": 0}, "rounds must be positive, got 0"),
+        ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1, got 1.0"),
+        ({"batch_size": 0}, "batch_size must be positive, got 0"),
+        ({"max_epochs": 0}, "max_epochs must be positive, got 0"),
         ({"patience": 0}, "patience must be positive, got 0"),
         ({"learning_rate": -1.0}, "learning_rate must be positive, got -1.0"),
     ],

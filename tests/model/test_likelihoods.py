@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marco.model.likelihoods import (
-    SUREST,
+    MIN_LOG_VARIANCE,
     Layout,
     Prediction,
     Targets,
@@ -29,8 +29,8 @@ HAPPENED = Targets(jnp.array([1, 1]), jnp.array([3.0, 5.0]))
 
 def test_a_layout_counts_features_classes_numbers_and_slots():
     assert (LAYOUT.num_categorical, LAYOUT.num_classes, LAYOUT.num_values, LAYOUT.num_slots) == (2, 3, 2, 3)
-    assert LAYOUT.slot_names == ("place", "light", "numbers")
-    assert LAYOUT.value_columns.tolist() == [3, 4]
+    assert LAYOUT.slot_names == ("place", "light", "continuous")
+    assert LAYOUT.value_dimensions.tolist() == [3, 4]
     assert LAYOUT.class_exists.tolist() == [[True, True, True], [True, True, False]]
 
 
@@ -77,7 +77,7 @@ def test_a_class_that_cannot_be_has_probability_exactly_0_whatever_its_score():
 
 def test_log_variances_are_kept_above_the_surest_and_else_left_alone():
     bounded = bounded_log_variance(jnp.array([-1e4, 0.0, 3.0]))
-    assert bounded.tolist() == pytest.approx([SUREST, 0.0, 3.0], abs=2e-6)  # softplus(-14) < 1e-6
+    assert bounded.tolist() == pytest.approx([MIN_LOG_VARIANCE, 0.0, 3.0], abs=2e-6)  # softplus(-14) < 1e-6
 
 
 def test_draws_follow_the_probabilities_and_never_take_the_impossible():

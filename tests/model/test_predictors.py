@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from helpers.toys import noisy, small
+from marco.model.config import PredictorConfig
 from marco.model.likelihoods import Layout, bounded_log_variance
-from marco.model.predictors import Chain, Factored, PredictorConfig, Recurrent
+from marco.model.predictors import Chain, Factored, Recurrent, create_predictor
 from marco.types import Categorical, Continuous, binary
 
 CLASSES = Layout((Categorical("place", 3), binary("light")))
@@ -35,16 +36,15 @@ def predict(network, row, seen=ALL):
 @jax.jit
 def draws(network, seen=ALL):
     """The classes of many rows."""
-    luck = jax.random.uniform(jax.random.key(0), (DRAWS, network.layout.num_draws))
-    return jax.vmap(lambda one: network.draw(one, X, seen).classes)(luck)
+    u = jax.random.uniform(jax.random.key(0), (DRAWS, network.layout.num_draws))
+    return jax.vmap(lambda one: network.draw(one, X, seen).classes)(u)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fresh_network_says_nothing(kind):
     """1/3 each, 1/2 each, and standard Gaussians: whatever the inputs."""
-    said = predict(
-        jax.jit(small(kind).create, static_argnums=(1, 2))(jax.random.key(0), 2, KINDS[kind]), classes(2, 1)
-    )
+    create = jax.jit(create_predictor, static_argnums=(0, 2, 3))
+    said = predict(create(small(kind), jax.random.key(0), 2, KINDS[kind]), classes(2, 1))
     expected = [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 2, 0.0]]
     np.testing.assert_allclose(jnp.exp(said.log_probability), expected, rtol=1e-6)
     assert (said.mean == 0.0).all()
@@ -125,8 +125,8 @@ def test_widening_adds_to_the_log_variances_and_to_nothing_else(kind):
 
 
 def test_the_recurrent_network_refuses_numbers():
-    with pytest.raises(ValueError, match="for classes only: use chain or factored for numbers"):
-        small("recurrent").create(jax.random.key(0), 2, MIXED)
+    with pytest.raises(ValueError, match="for categorical features only: use chain or factored"):
+        create_predictor(small("recurrent"), jax.random.key(0), 2, MIXED)
 
 
 def test_an_unknown_kind_is_refused():

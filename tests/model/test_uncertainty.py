@@ -6,9 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, noisy_model, one_step_episodes, table
+from helpers.toys import CAPACITY, JOINT, STATES, fit_one, noisy_model, one_step_episodes, table
 from marco.model.components import Known
-from marco.model.fit import fit
 from marco.model.likelihoods import Prediction
 from marco.model.rows import gather
 from marco.model.uncertainty import disagreement, uncertainty
@@ -126,7 +125,7 @@ def test_uncertainty_falls_with_visits_and_is_high_where_nothing_was_seen():
         visits = np.roll([0, 0, 8, 8, 200, 200], 2 * turn)
         pairs = [(0, joint) for joint, count in enumerate(visits) for _ in range(count)]
         data = gather(env.spec, one_step_episodes(env, pairs, seed=turn), CAPACITY)
-        model = fit(jax.random.key(turn), env.spec, data, SETTINGS)[0]
+        model = fit_one(jax.random.key(turn), env.spec, data)[0]
         by_action = np.asarray(expected_variance(model, env.P, env.O))[0]
         for count in found:
             found[count] += by_action[visits == count].tolist()

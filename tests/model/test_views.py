@@ -1,5 +1,6 @@
-"""The rivals of Figure 2: what they are shown, how they play, and what they cannot know."""
+"""The baseline models of Figure 2: what they observe, how they play, and what they cannot know."""
 
+import inspect
 from dataclasses import replace
 
 import jax
@@ -8,23 +9,20 @@ import numpy as np
 import pytest
 
 from helpers.contract import check_contract
-from helpers.small import KINDS, SETTINGS, WORLD, learned, played
+from helpers.small import WORLD, learned, plan, played
 from marco.environments.switch import Switch
 from marco.model.components import Known
+from marco.model.environment import DecentralisedEnvironment
+from marco.model.fit import fit_model
 from marco.model.uncertainty import uncertainty
 from marco.model.views import (
-    DecentralisedEnvironment,
-    SeesItsState,
+    VIEWS,
+    Centralised,
+    Decentralised,
+    JointObservation,
+    ObservationFromState,
     ViewedPolicy,
-    fit_data,
-    fit_world,
-    joint_observation_view,
-    model_specs,
-    models_of,
-    one_agent_view,
-    uncertainty_of,
-    view_and_gather,
-    viewed_spec,
+    make_view,
 )
 from marco.policies.base import Policy, RandomPolicy
 from marco.rollout import rollouts
@@ -34,20 +32,22 @@ from marco.types import concatenate_observations
 def test_joint_observation_is_the_state_and_every_feature_has_a_name_of_its_own():
     world = Switch()
     episodes = rollouts(jax.random.key(0), world, RandomPolicy(), 5)
-    spec, viewed = joint_observation_view(world.spec, episodes)
+    view = JointObservation()
+    spec, (viewed,) = view.spec(world.spec), view.episodes(world.spec, episodes)
     np.testing.assert_array_equal(viewed.state, concatenate_observations(world.spec, episodes.observation))
     assert spec.state_width == viewed.state.shape[-1] == 3 * world.spec.observation_width
     names = [feature.name for feature in spec.state]
     assert len(set(names)) == len(names) == sum(len(agent.observation) for agent in world.spec.agents)
     assert spec.agents == world.spec.agents
-    shown = SeesItsState(spec)(jax.random.key(0), viewed.state[2, 3], episodes.actions[1, 3])
+    shown = ObservationFromState(spec)(jax.random.key(0), viewed.state[2, 3], episodes.actions[1, 3])
     np.testing.assert_array_equal(shown, episodes.observation[2, 3])
 
 
 def test_one_agents_view_is_its_own_sight_and_action_with_the_teams_reward():
     world = Switch()
     episodes = rollouts(jax.random.key(0), world, RandomPolicy(), 5)
-    spec, viewed = one_agent_view(world.spec, episodes, 1)
+    view = Decentralised()
+    spec, viewed = view.model_specs(world.spec)[1], view.episodes(world.spec, episodes)[1]
     assert spec.agents == (world.spec.agents[1],)
     assert spec.state == world.spec.agents[1].observation
     np.testing.assert_array_equal(viewed.state, episodes.observation[:, :, 1])
@@ -57,10 +57,10 @@ def test_one_agents_view_is_its_own_sight_and_action_with_the_teams_reward():
     np.testing.assert_array_equal(viewed.reward, episodes.reward)
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_rival_keeps_the_contract(kind):
-    world = learned(kind)[0]
-    assert world.spec == viewed_spec(kind, WORLD.spec)
+@pytest.mark.parametrize("name", ["joint-observation", "decentralised"])
+def test_a_baseline_keeps_the_contract(name):
+    world = learned(name)[0]
+    assert world.spec == VIEWS[name].spec(WORLD.spec)
     check_contract(world, episodes=16)
 
 
@@ -68,10 +68,10 @@ def test_only_the_centralised_model_predicts_the_light():
     """Geometric means of the probability given to the true next light, on 400 fresh episodes.
 
     No observer of the light and the actions can do better than their conditional frequencies in those
-    very episodes: that is the ceiling, and the rivals come to within 0.02 of theirs.
+    very episodes: that is the ceiling, and the baselines come to within 0.02 of theirs.
     """
     fresh = played(1, 400)
-    seen = {kind: _probability_of_light(learned(kind)[0], kind, fresh) for kind in KINDS}
+    seen = {name: _probability_of_light(learned(name)[0], name, fresh) for name in VIEWS}
     light = fresh.observation[:, :, 0, 0]
     joint = _ceiling(light, fresh.actions)
     alone = np.mean([_ceiling(light, fresh.actions[:, :, agent : agent + 1]) for agent in range(2)])
@@ -94,7 +94,9 @@ def test_the_end_is_the_verdict_of_one_agent_drawn_at_random():
     world = learned("decentralised")[0]
     verdicts = [_Verdict(True), _Verdict(False)]
     judged = DecentralisedEnvironment(
-        tuple(_with_termination(own, verdict) for own, verdict in zip(world.worlds, verdicts, strict=True)),
+        tuple(
+            _with_termination(own, verdict) for own, verdict in zip(world.environments, verdicts, strict=True)
+        ),
         world.spec,
     )
     moment = judged.initial(jax.random.key(0))
@@ -103,48 +105,63 @@ def test_the_end_is_the_verdict_of_one_agent_drawn_at_random():
     assert 0.45 < share < 0.55
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_uncertainty_is_the_sum_over_the_models(kind):
-    world = learned(kind)[0]
+@pytest.mark.parametrize("name", VIEWS)
+def test_uncertainty_is_the_sum_over_the_models(name):
+    world = learned(name)[0]
     total, each = _uncertainties(world)
-    assert len(each) == (2 if kind == "decentralised" else 1)
+    assert len(each) == (2 if name == "decentralised" else 1)
     np.testing.assert_allclose(total, sum(each), rtol=1e-6)
     assert min(each) > 0.0
 
 
 def test_seeds_are_one_vmap_over_stacked_data():
-    kind = "decentralised"
-    data = view_and_gather(kind, WORLD.spec, played(0, 200), capacity=2000)
-    assert len(data) == len(model_specs(kind, WORLD.spec)) == 2
+    own = plan("decentralised")
+    data = own.gather(played(0, 200), capacity=2000)
+    assert len(data) == len(own.view.model_specs(WORLD.spec)) == 2
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), data)
 
     def learn(key, data):
-        return fit_data(key, kind, WORLD.spec, data, SETTINGS)
+        return fit_model(key, own, data)
 
     world, _ = jax.eval_shape(jax.vmap(learn), jax.random.split(jax.random.key(0), 2), stacked)
     assert all(leaf.shape[0] == 2 for leaf in jax.tree.leaves(world))
-    assert world.spec == viewed_spec(kind, WORLD.spec)
+    assert world.spec == own.view.spec(WORLD.spec)
 
 
 def test_a_policy_of_the_view_plays_in_the_true_world():
     spec = WORLD.spec
-    plain = rollouts(jax.random.key(0), WORLD, ViewedPolicy(_TakesWhenLit(), "joint-observation", spec), 50)
+    plain = rollouts(jax.random.key(0), WORLD, ViewedPolicy(_TakesWhenLit(), JointObservation(), spec), 50)
     lit = plain.observation[:-1, :, :, 0] > 0.5
     np.testing.assert_array_equal(plain.actions == 2, lit)
 
 
-def test_known_functions_of_the_state_are_refused_by_the_rivals():
-    with pytest.raises(ValueError, match="reward cannot be given to a decentralised model"):
-        fit_world(
-            jax.random.key(0),
-            "decentralised",
-            WORLD.spec,
-            played(0, 200),
-            SETTINGS,
-            known={"reward": _Verdict(True)},
-        )
-    with pytest.raises(TypeError, match="Delayed is no learned world"):
-        models_of(WORLD)
+@pytest.mark.parametrize("name", ["joint-observation", "decentralised"])
+def test_known_functions_of_the_state_are_refused_by_the_baselines(name):
+    given = plan(name, known=(("reward", _Verdict(True)),))
+    with pytest.raises(ValueError, match=f"reward cannot be given to a {name} model"):
+        given.components()
+
+
+def test_a_view_is_made_of_its_name_and_is_a_static_argument():
+    """Two of the same view are equal and hash alike, so that nothing is compiled twice."""
+    assert make_view("joint-observation") == JointObservation() != Decentralised()
+    assert len({Centralised(), Centralised(), JointObservation(), Decentralised()}) == 3
+    assert plan("decentralised") == plan("decentralised") != plan("centralised")
+    assert hash(plan("decentralised")) == hash(plan("decentralised"))
+
+
+def test_an_unknown_view_is_refused_by_name():
+    """Without the type checks of the tests, which would refuse the name as well."""
+    with pytest.raises(
+        ValueError, match="unknown view 'central': there are centralised, joint-observation, "
+    ):
+        inspect.unwrap(make_view)("central")
+
+
+def test_data_of_another_view_are_refused():
+    data = plan("centralised").gather(played(0, 200))
+    with pytest.raises(ValueError, match="delayed has 2 models in this view, got 1 Data"):
+        plan("decentralised").fit_component(jax.random.key(0), data, (0, "dynamics"))
 
 
 @jax.jit
@@ -153,7 +170,7 @@ def _one_step_together_and_alone(world):
     _, *keys = jax.random.split(jax.random.key(1), 3)
     alone = [
         own.transition(key, before, actions[i : i + 1])
-        for i, (own, key, before) in enumerate(zip(world.worlds, keys, moment.agents, strict=True))
+        for i, (own, key, before) in enumerate(zip(world.environments, keys, moment.agents, strict=True))
     ]
     return world.transition(jax.random.key(1), moment, actions), alone
 
@@ -164,13 +181,13 @@ def _uncertainties(world):
     actions = jnp.array([1, 0])
     before = world.initial(jax.random.key(0))
     after = world.transition(jax.random.key(1), before, actions).world
-    total = uncertainty_of(world, "variance", before, actions, after)
+    total = world.uncertainty("variance", before, actions, after)
     if isinstance(world, DecentralisedEnvironment):
-        parts = zip(models_of(world), before.agents, after.agents, actions, strict=True)
+        parts = zip(world.models, before.agents, after.agents, actions, strict=True)
     else:
-        parts = [(models_of(world)[0], before, after, actions)]
+        parts = [(world.models[0], before, after, actions)]
     each = [
-        uncertainty(model, "variance", old.state, jnp.atleast_1d(a), new.state, new.observation)
+        uncertainty(model, "variance", old.central, jnp.atleast_1d(a), new.central, new.observation)
         for model, old, new, a in parts
     ]
     return total, each
@@ -201,12 +218,10 @@ class _TakesWhenLit(Policy):
         return memory, jax.nn.one_hot(jnp.where(lit, 2, 1), 3)
 
 
-def _probability_of_light(world, kind, episodes):
+def _probability_of_light(world, name, episodes):
     """The geometric mean over steps, and over models, of the probability of the next light."""
-    views = view_and_gather(kind, WORLD.spec, episodes)
-    return float(
-        np.mean([_of_one_model(m, data.steps) for m, data in zip(models_of(world), views, strict=True)])
-    )
+    rows = plan(name).gather(episodes)
+    return float(np.mean([_of_one_model(m, data.steps) for m, data in zip(world.models, rows, strict=True)]))
 
 
 @jax.jit
@@ -220,7 +235,7 @@ def _of_one_model(model, steps):
         chosen = jnp.take_along_axis(said, classes[None, :, None], axis=-1)[..., 0]
         return jax.nn.logsumexp(chosen.sum(-1)) - jnp.log(len(chosen))
 
-    return jnp.exp(jax.vmap(one)(steps.state, steps.actions, steps.following).mean())
+    return jnp.exp(jax.vmap(one)(steps.state, steps.actions, steps.next_state).mean())
 
 
 def _ceiling(light, actions):

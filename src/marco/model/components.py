@@ -18,33 +18,33 @@ from marco.types import Categorical, Continuous, Feature, Spec, binary, split_ob
 
 
 class Scaling(NamedTuple):
-    """Where numbers lie: what is taken off, and what they are divided by."""
+    """An affine normalisation: what is subtracted, and what is divided by."""
 
-    shift: Float[Array, " columns"]
-    scale: Float[Array, " columns"]
+    shift: Float[Array, " dimensions"]
+    scale: Float[Array, " dimensions"]
 
-    def normalise(self, raw: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
-        """In units of their own spread; 0 where there is none."""
+    def normalise(self, raw: Float[Array, "*batch dimensions"]) -> Float[Array, "*batch dimensions"]:
+        """In units of the standard deviation; 0 where that is 0."""
         safe = jnp.where(self.scale > 0.0, self.scale, 1.0)
         return jnp.where(self.scale > 0.0, (raw - self.shift) / safe, 0.0)
 
-    def denormalise(self, scaled: Float[Array, "*batch columns"]) -> Float[Array, "*batch columns"]:
-        """Back to raw numbers; one that never varied is what it always was."""
+    def denormalise(self, scaled: Float[Array, "*batch dimensions"]) -> Float[Array, "*batch dimensions"]:
+        """Back to raw units; a dimension that never varied has its constant value."""
         return self.shift + self.scale * scaled
 
 
 class Bounds(NamedTuple):
-    """How far numbers go, in units of their spread: half as far again, to each side, as any that was seen.
+    """Bounds of the normalised values: the observed range, extended by half its width to each side.
 
-    A network that is asked about what it has never seen says anything, and what it says is asked about next:
-    without bounds imagined episodes may run off to infinity within a few steps.
+    A network may predict anything for inputs far from its data, and its predictions are its next inputs:
+    without bounds imagined episodes may diverge to infinity within a few steps.
     """
 
     low: Float[Array, " C"]
     high: Float[Array, " C"]
 
     def within(self, values: Float[Array, "*batch C"]) -> Float[Array, "*batch C"]:
-        """The nearest that are."""
+        """The nearest values within the bounds."""
         return jnp.clip(values, self.low, self.high)
 
 
@@ -52,38 +52,38 @@ class Component(eqx.Module):
     """An ensemble that predicts a row of features from a row of inputs."""
 
     members: Predictor
-    """Stacked: every array has the members first."""
+    """Stacked: the first axis of every array is that of the members."""
     inputs: Scaling
     values: Scaling
     seen: Bool[Array, "F K"]
-    """The classes that occur in the data: no other is ever drawn."""
+    """The classes that occur in the data: no other class is ever drawn."""
     bounds: Bounds
     layout: Layout = eqx.field(static=True)
 
     @property
     def num_members(self) -> int:
-        """m."""
+        """The size of the ensemble, m."""
         return int(jax.tree.leaves(self.members)[0].shape[0])
 
     def predict(self, x: Float[Array, " in"], classes: Int[Array, " F"]) -> Prediction:
-        """What each member says; numbers in units of their own spread."""
+        """The prediction of each member; values are normalised."""
         scaled = self.inputs.normalise(x)
-        said = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
-        return said._replace(mean=self.bounds.within(said.mean))
+        predicted = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
+        return predicted._replace(mean=self.bounds.within(predicted.mean))
 
     def draw(self, key: PRNGKeyArray, member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
-        """Draw a row from one member, chosen by a number from 0 to 1."""
+        """Draw a row from one member, chosen by uniform noise `member`."""
         scaled = self.inputs.normalise(x)
-        # All chance in one go: on a CPU to draw one number costs more than a layer of a small network.
-        luck = jax.random.uniform(key, (self.layout.num_draws,))
-        # All members draw and one is kept: in a batch of worlds that is one matrix product, where picking
-        # weights world by world would copy them for each.
-        every = jax.vmap(lambda one: one.draw(luck, scaled, self.seen))(self.members)
+        # All noise at once: on a CPU one random draw costs more than a layer of a small network.
+        u = jax.random.uniform(key, (self.layout.num_draws,))
+        # All members draw and one is kept: in a batch of environments that is one matrix product, whereas
+        # picking weights for each environment would copy them.
+        every = jax.vmap(lambda one: one.draw(u, scaled, self.seen))(self.members)
         classes, values = jax.tree.map(lambda leaf: leaf[self._index(member)], every)
         return Targets(classes, self.values.denormalise(self.bounds.within(values)))
 
     def one(self, member: Float[Array, ""], prediction: Prediction) -> Prediction:
-        """What the chosen member says."""
+        """The prediction of the chosen member."""
         return jax.tree.map(lambda leaf: leaf[self._index(member)], prediction)
 
     def _index(self, member: Float[Array, ""]) -> Int[Array, ""]:
@@ -91,7 +91,7 @@ class Component(eqx.Module):
 
 
 class Known(eqx.Module):
-    """A component that need not be learned."""
+    """A component that is given and not learned."""
 
     function: Callable[..., Any] = eqx.field(static=True)
 
@@ -99,8 +99,8 @@ class Known(eqx.Module):
 class Model(eqx.Module):
     """The learned Dec-POMDP: T(s'|s,a), R(s,a,s'), O(o|s,a_prev), termination, available actions, starts.
 
-    All functions treat one example. `member` is a number from 0 to 1 that chooses the member of every
-    ensemble. A known function is called with what the learned one would be: the key first where it draws.
+    All functions treat one example. `member` is uniform noise that chooses the member of every ensemble. A
+    known function has the arguments of the learned one: the key first where it draws.
     """
 
     dynamics: Component | Known
@@ -116,40 +116,40 @@ class Model(eqx.Module):
 
     @property
     def spec(self) -> Spec:
-        """The shape of the world."""
+        """The shape of the modelled environment."""
         return self.inputs.spec
 
     def draw_start(self, key: PRNGKeyArray) -> Float[Array, " S"]:
-        """One of the first states that were seen."""
+        """Draw one of the first states in the data."""
         if self.known_start is not None:
             return self.known_start.function(key)
         return self.starts[draw_below(key, self.num_starts)]
 
-    def draw_following(
+    def draw_next_state(
         self, key: PRNGKeyArray, member: Float[Array, ""], s: Float[Array, " S"], a: Int[Array, " N"]
     ) -> Float[Array, " S"]:
-        """s' ~ T(s, a). Numbers are predicted as changes."""
+        """s' ~ T(s, a). Of continuous features the change is predicted."""
         if isinstance(self.dynamics, Known):
             return self.dynamics.function(key, s, a)
         drawn = self.dynamics.draw(key, member, self.inputs.before_step(s, a))
         layout = self.dynamics.layout
-        return layout.join(drawn._replace(values=drawn.values + s[layout.value_columns]))
+        return layout.join(drawn._replace(values=drawn.values + s[layout.value_dimensions]))
 
     def expected_reward(
         self,
         member: Float[Array, ""],
         s: Float[Array, " S"],
         a: Int[Array, " N"],
-        following: Float[Array, " S"],
+        next_s: Float[Array, " S"],
     ) -> Float[Array, ""]:
-        """R(s, a, s'): as in a Dec-POMDP an expected value, not a draw."""
+        """R(s, a, s'): an expected value and no draw, as in a Dec-POMDP."""
         if isinstance(self.reward, Known):
-            return jnp.asarray(self.reward.function(s, a, following), jnp.float32)
-        x = self.inputs.after_step(s, a, following)
-        said = self.reward.one(member, self.reward.predict(x, _no_classes(self.reward.layout)))
+            return jnp.asarray(self.reward.function(s, a, next_s), jnp.float32)
+        x = self.inputs.after_step(s, a, next_s)
+        predicted = self.reward.one(member, self.reward.predict(x, _no_classes(self.reward.layout)))
         if self.reward_values.size:
-            return jnp.sum(jnp.exp(said.log_probability[0]) * self.reward_values)
-        return self.reward.values.denormalise(said.mean)[0]
+            return jnp.sum(jnp.exp(predicted.log_probability[0]) * self.reward_values)
+        return self.reward.values.denormalise(predicted.mean)[0]
 
     def draw_termination(
         self,
@@ -157,37 +157,37 @@ class Model(eqx.Module):
         member: Float[Array, ""],
         s: Float[Array, " S"],
         a: Int[Array, " N"],
-        following: Float[Array, " S"],
+        next_s: Float[Array, " S"],
     ) -> Bool[Array, ""]:
-        """Whether the step ends the episode. The time limit is known, and no part of this."""
+        """Whether the step ends the episode. The time limit is known and not modelled here."""
         if isinstance(self.termination, Known):
-            return jnp.asarray(self.termination.function(s, a, following), bool)
-        drawn = self.termination.draw(key, member, self.inputs.after_step(s, a, following))
+            return jnp.asarray(self.termination.function(s, a, next_s), bool)
+        drawn = self.termination.draw(key, member, self.inputs.after_step(s, a, next_s))
         return drawn.classes[0] == 1
 
     def draw_observation(
         self, key: PRNGKeyArray, member: Float[Array, ""], s: Float[Array, " S"], previous: Int[Array, " N"]
     ) -> Float[Array, "N O"]:
-        """o ~ O(s, a_prev), of all agents together: what they see may hang together."""
+        """o ~ O(s, a_prev), jointly for all agents: their observations may be correlated."""
         if isinstance(self.observation, Known):
             return self.observation.function(key, s, previous)
         drawn = self.observation.draw(key, member, self.inputs.before_step(s, previous))
         return split_observations(self.spec, self.observation.layout.join(drawn))
 
     def available_actions(self, s: Float[Array, " S"]) -> Bool[Array, "N A"]:
-        """The actions that are more likely available than not; the likeliest, if none is."""
+        """The actions with a probability above 1/2 of being available; if there is none, the likeliest."""
         if isinstance(self.available, Known):
             return self.available.function(s)
         exist = self.spec.actions_exist
-        said = self.available.predict(self.inputs.moment(s), _no_classes(self.available.layout))
-        mean = jnp.exp(said.log_probability[..., 1]).mean(axis=0)
-        chance = jnp.full(exist.shape, -1.0).at[np.nonzero(exist)].set(mean)
-        return (chance > 0.5) | (chance >= jnp.max(chance, axis=-1, keepdims=True))
+        predicted = self.available.predict(self.inputs.state(s), _no_classes(self.available.layout))
+        mean = jnp.exp(predicted.log_probability[..., 1]).mean(axis=0)
+        probability = jnp.full(exist.shape, -1.0).at[np.nonzero(exist)].set(mean)
+        return (probability > 0.5) | (probability >= jnp.max(probability, axis=-1, keepdims=True))
 
 
 def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:
-    """What each component predicts, from the spec alone."""
-    seen: tuple[Feature, ...] = tuple(f for agent in spec.agents for f in agent.observation)
+    """The features that each component predicts."""
+    observed: tuple[Feature, ...] = tuple(f for agent in spec.agents for f in agent.observation)
     reward = Continuous("reward") if continuous_reward else Categorical("reward", REWARD_VALUES)
     masks = tuple(
         binary(f"{agent.name}: {agent.action_label(action)}")
@@ -197,17 +197,17 @@ def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:
     return {
         "dynamics": Layout(spec.state),
         "reward": Layout((reward,)),
-        "observation": Layout(seen),
+        "observation": Layout(observed),
         "termination": Layout((binary("terminated"),)),
         "available": Layout(masks),
     }
 
 
 def _no_classes(layout: Layout) -> Int[Array, " F"]:
-    """For predictors of a single feature, or of independent ones: there is nothing before them."""
+    """For predictors of one feature or of independent ones: nothing comes before them."""
     return jnp.zeros(layout.num_categorical, jnp.int32)
 
 
 def draw_member(key: PRNGKeyArray) -> Float[Array, ""]:
-    """Choose a member of every ensemble."""
+    """Uniform noise that chooses a member of every ensemble."""
     return jax.random.uniform(key)

@@ -1,6 +1,7 @@
-"""The learned model as a world: every learner runs in it unchanged."""
+"""The learned model as an environment: every learner runs in it unchanged."""
 
-from typing import Literal, NamedTuple
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,24 +10,41 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, Transition
 from marco.model.components import Model, draw_member
-from marco.types import NO_ACTION, Spec
+from marco.model.uncertainty import BonusName, uncertainty
+from marco.sampling import draw_below
+from marco.types import NO_ACTION, Spec, split_observations
 
 ResampleMember = Literal["step", "episode"]
 
 
-class LearnedWorld(NamedTuple):
-    """A moment in the model: all of it was drawn from what was learned."""
+class ModelEnvironment(Environment):
+    """An environment made of learned models, which also knows how uncertain these are."""
 
-    state: Float[Array, " S"]
+    @property
+    @abstractmethod
+    def models(self) -> tuple[Model, ...]:
+        """The models that are played: one, or one per agent."""
+
+    @abstractmethod
+    def uncertainty(
+        self, bonus: BonusName, state: Any, actions: Int[Array, " N"], next_state: Any
+    ) -> Float[Array, ""]:
+        """r-tilde of a step between two states of this environment, summed over the models."""
+
+
+class LearnedState(NamedTuple):
+    """The state of a learned environment: all of it was drawn from the model."""
+
+    central: Float[Array, " S"]
     observation: Float[Array, "N O"]
     available: Bool[Array, "N A"]
     member: Float[Array, ""]
 
 
-class LearnedEnvironment(Environment):
-    """Plays the ensemble: one member, drawn anew per step or kept for the episode, says what happens.
+class LearnedEnvironment(ModelEnvironment):
+    """Plays the ensemble: one member, drawn anew at every step or kept for the episode, predicts the step.
 
-    Nothing in it comes from the true world but through data; the horizon is known.
+    Everything it knows of the true environment comes from data, but for the horizon.
     """
 
     model: Model
@@ -34,42 +52,120 @@ class LearnedEnvironment(Environment):
 
     @property
     def spec(self) -> Spec:
-        """The shape of the world that the model was learned from."""
         return self.model.spec
 
-    def initial(self, key: PRNGKeyArray) -> LearnedWorld:
-        """A start that was seen, as the model shows it."""
-        key_start, key_member, key_show = jax.random.split(key, 3)
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.model,)
+
+    def initial(self, key: PRNGKeyArray) -> LearnedState:
+        key_start, key_member, key_observation = jax.random.split(key, 3)
         nobody = jnp.full(self.spec.num_agents, NO_ACTION, jnp.int32)
-        return self._moment(key_show, draw_member(key_member), self.model.draw_start(key_start), nobody)
+        start = self.model.draw_start(key_start)
+        return self._state(key_observation, draw_member(key_member), start, nobody)
 
-    def transition(self, key: PRNGKeyArray, world: LearnedWorld, actions: Int[Array, " N"]) -> Transition:
-        """One step of the model."""
-        key_member, key_state, key_end, key_show = jax.random.split(key, 4)
-        member = draw_member(key_member) if self.resample_member == "step" else world.member
-        following = self.model.draw_following(key_state, member, world.state, actions)
-        reward = self.model.expected_reward(member, world.state, actions, following)
-        over = self.model.draw_termination(key_end, member, world.state, actions, following)
-        return Transition(self._moment(key_show, member, following, actions), reward, over)
+    def transition(self, key: PRNGKeyArray, state: LearnedState, actions: Int[Array, " N"]) -> Transition:
+        key_member, key_state, key_end, key_observation = jax.random.split(key, 4)
+        member = draw_member(key_member) if self.resample_member == "step" else state.member
+        next_s = self.model.draw_next_state(key_state, member, state.central, actions)
+        reward = self.model.expected_reward(member, state.central, actions, next_s)
+        over = self.model.draw_termination(key_end, member, state.central, actions, next_s)
+        return Transition(self._state(key_observation, member, next_s, actions), reward, over)
 
-    def observe(self, world: LearnedWorld) -> Float[Array, "N O"]:
-        """What was drawn for each agent to see."""
-        return world.observation
+    def observe(self, state: LearnedState) -> Float[Array, "N O"]:
+        return state.observation
 
-    def available(self, world: LearnedWorld) -> Bool[Array, "N A"]:
-        """What the model holds to be available."""
-        return world.available
+    def available(self, state: LearnedState) -> Bool[Array, "N A"]:
+        return state.available
 
-    def central(self, world: LearnedWorld) -> Float[Array, " S"]:
-        """The imagined central state."""
-        return world.state
+    def central(self, state: LearnedState) -> Float[Array, " S"]:
+        return state.central
 
-    def _moment(
+    def uncertainty(
+        self, bonus: BonusName, state: LearnedState, actions: Int[Array, " N"], next_state: LearnedState
+    ) -> Float[Array, ""]:
+        return uncertainty(
+            self.model, bonus, state.central, actions, next_state.central, next_state.observation
+        )
+
+    def _state(
         self,
         key: PRNGKeyArray,
         member: Float[Array, ""],
-        state: Float[Array, " S"],
+        central: Float[Array, " S"],
         previous: Int[Array, " N"],
-    ) -> LearnedWorld:
-        observation = self.model.draw_observation(key, member, state, previous)
-        return LearnedWorld(state, observation, self.model.available_actions(state), member)
+    ) -> LearnedState:
+        observation = self.model.draw_observation(key, member, central, previous)
+        return LearnedState(central, observation, self.model.available_actions(central), member)
+
+
+class DecentralisedState(NamedTuple):
+    """The state of each agent's own environment."""
+
+    agents: tuple[LearnedState, ...]
+
+
+class DecentralisedEnvironment(ModelEnvironment):
+    """The agents' own models side by side: each environment starts and moves by itself.
+
+    The team's reward is the mean of the predicted rewards. Whether the episode ends is predicted by one
+    agent's model, drawn anew at every step: the models cannot agree, since none knows what the others do.
+    """
+
+    environments: tuple[LearnedEnvironment, ...]
+    team: Spec = eqx.field(static=True)
+
+    @property
+    def spec(self) -> Spec:
+        """The shape of the team's environment; its state is the joint observation."""
+        return self.team
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return tuple(environment.model for environment in self.environments)
+
+    def initial(self, key: PRNGKeyArray) -> DecentralisedState:
+        keys = jax.random.split(key, len(self.environments))
+        return DecentralisedState(
+            tuple(own.initial(key) for own, key in zip(self.environments, keys, strict=True))
+        )
+
+    def transition(
+        self, key: PRNGKeyArray, state: DecentralisedState, actions: Int[Array, " N"]
+    ) -> Transition:
+        key_end, *keys = jax.random.split(key, len(self.environments) + 1)
+        steps = [
+            own.transition(key, before, actions[index : index + 1])
+            for index, (own, key, before) in enumerate(
+                zip(self.environments, keys, state.agents, strict=True)
+            )
+        ]
+        who = draw_below(key_end, jnp.int32(len(self.environments)))
+        return Transition(
+            DecentralisedState(tuple(step.world for step in steps)),
+            jnp.mean(jnp.stack([step.reward for step in steps])),
+            jnp.stack([step.terminated for step in steps])[who],
+        )
+
+    def observe(self, state: DecentralisedState) -> Float[Array, "N O"]:
+        return split_observations(self.spec, self.central(state))
+
+    def available(self, state: DecentralisedState) -> Bool[Array, "N A"]:
+        masks = [own.available[0] for own in state.agents]
+        return jnp.stack([jnp.pad(mask, (0, self.spec.num_actions - mask.size)) for mask in masks])
+
+    def central(self, state: DecentralisedState) -> Float[Array, " S"]:
+        return jnp.concatenate([own.central for own in state.agents])
+
+    def uncertainty(
+        self,
+        bonus: BonusName,
+        state: DecentralisedState,
+        actions: Int[Array, " N"],
+        next_state: DecentralisedState,
+    ) -> Float[Array, ""]:
+        total = jnp.float32(0.0)
+        rows = zip(self.environments, state.agents, next_state.agents, strict=True)
+        for index, (own, before, after) in enumerate(rows):
+            total += own.uncertainty(bonus, before, actions[index : index + 1], after)
+        return total

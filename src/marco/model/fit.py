@@ -1,6 +1,5 @@
-"""Maximum likelihood: every component of a model from the same real data."""
+"""Fitting a model by maximum likelihood: every component of it from the same real data."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,119 +9,126 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from marco.model.components import Component, Known, Model, layouts
-from marco.model.early_stopping import ComponentFit, FitConfig, Rows, fit_component
+from marco.model.config import ModelConfig
+from marco.model.early_stopping import ComponentFit, Examples, fit_ensemble
+from marco.model.environment import ModelEnvironment, ResampleMember
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
-from marco.model.predictors import PredictorConfig
-from marco.model.rows import Data
-from marco.types import Spec, concatenate_observations
+from marco.model.rows import Data, gather
+from marco.model.views import View
+from marco.types import Episode, Spec, concatenate_observations
+
+Part = tuple[int, ComponentName]
+"""What is fitted by itself: the index of the model, and the component of that model."""
+
+Fits = tuple[dict[ComponentName, ComponentFit], ...]
+"""How the training of each component went, for each model."""
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """The networks of each component, and how they are trained."""
+class ModelPlan:
+    """Which model to fit, of which environment. It is static: a program depends on it and on data shapes."""
 
-    dynamics: PredictorConfig
-    reward: PredictorConfig
-    observation: PredictorConfig
-    termination: PredictorConfig
-    available: PredictorConfig
-    training: FitConfig
-    outcomes: FitConfig | None = None
-    """How the reward and the termination are trained, if otherwise: what they tell of can be so rare that
-    little is gained per row, and nothing for many rounds before it is found out."""
-    distances: bool = True
-    """Whether distances within the state are shown to the networks too."""
+    view: View
+    config: ModelConfig
+    spec: Spec
+    """Of the true environment."""
+    resample_member: ResampleMember = "step"
+    known: tuple[tuple[ComponentName, Any], ...] = ()
+    """Functions of the central state that need not be learned, by component."""
 
-    def __post_init__(self) -> None:
-        if self.available.kind != "factored":
-            raise ValueError(
-                f"ModelConfig: available must be factored, got {self.available.kind!r}: all actions are "
-                "asked for at once, so none can be given those before it."
-            )
+    def gather(self, episodes: Episode, capacity: int | None = None) -> tuple[Data, ...]:
+        """The rows that each model learns from, of real episodes (axes T B). Runs on the host."""
+        viewed = self.view.episodes(self.spec, episodes)
+        specs = self.view.model_specs(self.spec)
+        return tuple(gather(spec, own, capacity) for spec, own in zip(specs, viewed, strict=True))
 
-    def training_of(self, name: ComponentName) -> FitConfig:
-        """How a component is trained."""
-        return self.outcomes if self.outcomes and name in ("reward", "termination") else self.training
+    def components(self) -> tuple[Part, ...]:
+        """All that is to be fitted. The starts need no training."""
+        given = dict(self.known)
+        if unknown := set(given) - set(COMPONENTS):
+            raise ValueError(f"no such component: {', '.join(unknown)}; there are {', '.join(COMPONENTS)}.")
+        return tuple(
+            (index, name)
+            for index, spec in enumerate(self.view.model_specs(self.spec))
+            for name in COMPONENTS
+            if name not in ("start", *self.view.known(spec, given))
+        )
 
+    def fit_component(
+        self, key: PRNGKeyArray, data: tuple[Data, ...], part: Part
+    ) -> tuple[Component, ComponentFit]:
+        """Fit one component: none depends on another."""
+        index, name = part
+        specs = self.view.model_specs(self.spec)
+        if len(data) != len(specs):
+            raise ValueError(f"{self.spec.name} has {len(specs)} models in this view, got {len(data)} Data.")
+        own = data[index]
+        inputs = Inputs(specs[index], self.config.distances)
+        layout = layouts(specs[index], continuous_reward=own.reward_values.shape[-1] == 0)[name]
+        return fit_ensemble(
+            jax.random.fold_in(jax.random.split(key, len(specs))[index], COMPONENTS.index(name)),
+            examples(inputs, name, layout, own),
+            layout,
+            inputs.numeric(name),
+            self.config.predictor(name),
+            self.config.training_of(name),
+        )
 
-def fit(
-    key: PRNGKeyArray,
-    spec: Spec,
-    data: Data,
-    settings: ModelConfig,
-    known: dict[ComponentName, Any] | None = None,
-) -> tuple[Model, dict[ComponentName, ComponentFit]]:
-    """Learn every component that is not known from all data, from scratch."""
-    fitted = {name: fit_one(key, spec, data, settings, name) for name in to_learn(known or {})}
-    components = {name: component for name, (component, _) in fitted.items()}
-    reports = {name: report for name, (_, report) in fitted.items()}
-    return model_of(spec, data, settings, components, known or {}), reports
+    def assemble(
+        self, data: tuple[Data, ...], fitted: dict[Part, tuple[Component, ComponentFit]]
+    ) -> tuple[ModelEnvironment, Fits]:
+        """The learned environment of all fitted components, and how the training of each model went."""
+        specs = self.view.model_specs(self.spec)
+        models, fits = [], []
+        for index, (spec, rows) in enumerate(zip(specs, data, strict=True)):
+            own = {name: found for (model, name), found in fitted.items() if model == index}
+            models.append(self._model(spec, rows, {name: component for name, (component, _) in own.items()}))
+            fits.append({name: fit for name, (_, fit) in own.items()})
+        return self.view.environment(tuple(models), self.spec, self.resample_member), tuple(fits)
 
-
-def to_learn(known: Iterable[str]) -> list[ComponentName]:
-    """The components that are not known; the starts need no training."""
-    if unknown := set(known) - set(COMPONENTS):
-        raise ValueError(f"no such component: {', '.join(unknown)}; there are {', '.join(COMPONENTS)}.")
-    return [name for name in COMPONENTS if name not in ("start", *known)]
-
-
-def fit_one(
-    key: PRNGKeyArray, spec: Spec, data: Data, settings: ModelConfig, name: ComponentName
-) -> tuple[Component, ComponentFit]:
-    """Learn one component: none needs another."""
-    inputs = Inputs(spec, settings.distances)
-    layout = layouts(spec, continuous_reward=data.reward_values.shape[-1] == 0)[name]
-    return fit_component(
-        jax.random.fold_in(key, COMPONENTS.index(name)),
-        problem(inputs, name, layout, data),
-        layout,
-        inputs.numeric(name),
-        getattr(settings, name),
-        settings.training_of(name),
-    )
-
-
-def model_of(
-    spec: Spec,
-    data: Data,
-    settings: ModelConfig,
-    components: dict[ComponentName, Component],
-    known: dict[ComponentName, Any],
-) -> Model:
-    """The model of components learned and known; its starts are those that were seen, if not known."""
-    given: dict[str, Any] = {name: Known(function) for name, function in known.items()}
-    return Model(
-        known_start=given.pop("start", None),
-        **components,
-        **given,
-        reward_values=jnp.asarray(data.reward_values),
-        starts=jnp.asarray(data.starts),
-        num_starts=jnp.asarray(data.num_starts),
-        inputs=Inputs(spec, settings.distances),
-    )
+    def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
+        """A model of fitted and known components; its starts are those in the data, if not known."""
+        functions = self.view.known(spec, dict(self.known))
+        known: dict[str, Any] = {name: Known(function) for name, function in functions.items()}
+        return Model(
+            known_start=known.pop("start", None),
+            **components,
+            **known,
+            reward_values=jnp.asarray(data.reward_values),
+            starts=jnp.asarray(data.starts),
+            num_starts=jnp.asarray(data.num_starts),
+            inputs=Inputs(spec, self.config.distances),
+        )
 
 
-def problem(inputs: Inputs, name: ComponentName, layout: Layout, data: Data) -> Rows:
-    """What goes in and what should come out, for one component."""
-    steps, moments = data.steps, data.moments
+def fit_model(key: PRNGKeyArray, plan: ModelPlan, data: tuple[Data, ...]) -> tuple[ModelEnvironment, Fits]:
+    """Fit every component of one seed's models from scratch; `data` is that of `plan.gather`."""
+    fitted = {part: plan.fit_component(key, data, part) for part in plan.components()}
+    return plan.assemble(data, fitted)
+
+
+def examples(inputs: Inputs, name: ComponentName, layout: Layout, data: Data) -> Examples:
+    """Inputs and targets of one component."""
+    steps, timesteps = data.steps, data.timesteps
     match name:
         case "dynamics":
             x = inputs.before_step(steps.state, steps.actions)
-            change = steps.following[:, layout.value_columns] - steps.state[:, layout.value_columns]
-            targets = layout.split(jnp.asarray(steps.following))._replace(values=change)
-            return Rows(x, targets, steps.episode, data.num_steps)
+            continuous = layout.value_dimensions
+            change = steps.next_state[:, continuous] - steps.state[:, continuous]
+            targets = layout.split(jnp.asarray(steps.next_state))._replace(values=change)
+            return Examples(x, targets, steps.episode, data.num_steps)
         case "reward" | "termination":
-            x = inputs.after_step(steps.state, steps.actions, steps.following)
-            return Rows(x, _outcome(name, data), steps.episode, data.num_steps)
+            x = inputs.after_step(steps.state, steps.actions, steps.next_state)
+            return Examples(x, _outcome(name, data), steps.episode, data.num_steps)
         case "observation":
-            x = inputs.before_step(moments.state, moments.previous_actions)
-            shown = layout.split(concatenate_observations(inputs.spec, moments.observation))
-            return Rows(x, shown, moments.episode, data.num_moments)
+            x = inputs.before_step(timesteps.state, timesteps.previous_actions)
+            observed = layout.split(concatenate_observations(inputs.spec, timesteps.observation))
+            return Examples(x, observed, timesteps.episode, data.num_timesteps)
         case _:
-            masks = moments.available[:, *np.nonzero(inputs.spec.actions_exist)]
+            masks = timesteps.available[:, *np.nonzero(inputs.spec.actions_exist)]
             targets = Targets(masks.astype(jnp.int32), jnp.zeros((len(masks), 0)))
-            return Rows(inputs.moment(moments.state), targets, moments.episode, data.num_moments)
+            return Examples(inputs.state(timesteps.state), targets, timesteps.episode, data.num_timesteps)
 
 
 def _outcome(name: ComponentName, data: Data) -> Targets:

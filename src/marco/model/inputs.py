@@ -1,4 +1,4 @@
-"""What the components of a model are shown: states, actions by factor and distances within the state."""
+"""The inputs of a model's components: states, action components and distances within the state."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,66 +19,62 @@ COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 
 @dataclass(frozen=True)
 class Inputs:
-    """The columns that go into each component.
+    """The inputs of each component.
 
-    Distances are those between any two features of the same width, of two numbers or more: of places,
-    mostly. Worlds in space pay by distance, which a network is slow to find out by itself: with them the
+    Distances are those between any two continuous features of the same width, at least two: mostly positions.
+    Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
     """
 
     spec: Spec
     distances: bool = True
 
-    def moment(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
-        """s."""
+    def state(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
+        """s with its distances, of the available actions."""
         if not self._pairs:
             return s
-        gaps = [_length(s[..., left] - s[..., right]) for left, right in self._pairs]
+        gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
         return jnp.concatenate([s, jnp.stack(gaps, axis=-1)], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
     ) -> Float[Array, "*batch in"]:
         """(s, a), of the dynamics, and (s, a_prev), of the observations."""
-        return jnp.concatenate([self.moment(s), self._actions(a)], axis=-1)
+        return jnp.concatenate([self.state(s), self._actions(a)], axis=-1)
 
     def after_step(
-        self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"], following: Float[Array, "*batch S"]
+        self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"], next_s: Float[Array, "*batch S"]
     ) -> Float[Array, "*batch in"]:
         """(s, a, s'), of the reward and the termination."""
-        return jnp.concatenate([self.moment(s), self._actions(a), self.moment(following)], axis=-1)
+        return jnp.concatenate([self.state(s), self._actions(a), self.state(next_s)], axis=-1)
 
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
-        """Which columns of a component's inputs are numbers, which have to be scaled."""
-        state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_columns)
-        moment = np.concatenate([state, np.ones(len(self._pairs), bool)])
+        """Which dimensions of a component's inputs are continuous, and have to be normalised."""
+        state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_dimensions)
+        with_distances = np.concatenate([state, np.ones(len(self._pairs), bool)])
         table = action_table(self.spec, factored=True)
         actions = np.zeros(table.shape[0] * table.shape[-1], bool)
         match name:
             case "available":
-                parts = [moment]
+                parts = [with_distances]
             case "dynamics" | "observation":
-                parts = [moment, actions]
+                parts = [with_distances, actions]
             case _:
-                parts = [moment, actions, moment]
+                parts = [with_distances, actions, with_distances]
         return tuple(np.concatenate(parts).tolist())
 
     @cached_property
     def _pairs(self) -> list[tuple[slice, slice]]:
-        numbers = [
+        continuous = [
             (feature.width, block)
             for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True)
             if isinstance(feature, Continuous) and feature.width > 1
         ]
-        two = combinations(numbers, 2) if self.distances else ()
+        two = combinations(continuous, 2) if self.distances else ()
         return [(left, right) for (width, left), (other, right) in two if width == other]
 
-    def _actions(self, actions: Int[Array, "*batch N"]) -> Float[Array, "*batch columns"]:
-        """A one-hot code per factor of every agent's action; no column at all for no action."""
+    def _actions(self, actions: Int[Array, "*batch N"]) -> Float[Array, "*batch dimensions"]:
+        """A one-hot code per component of every agent's action; all zeros for no action."""
         table = jnp.asarray(action_table(self.spec, factored=True))
         hot = jax.nn.one_hot(actions, self.spec.num_actions)
         return jnp.einsum("...na,nah->...nh", hot, table).reshape(*actions.shape[:-1], -1)
-
-
-def _length(gap: Float[Array, "*batch width"]) -> Float[Array, "*batch"]:
-    return jnp.sqrt(jnp.sum(jnp.square(gap), axis=-1))

@@ -1,19 +1,18 @@
 """The networks inside a component: from a row of inputs to the distribution of a row of features.
 
-Three kinds. `Chain` (the default): one small network per feature, which also sees the features before it,
-each stopped on its own. `Factored`: one network for all classes and one for all numbers, which are
-independent given the inputs. `Recurrent` (the paper's dynamics of discrete states): a GRU that writes one
-feature after the other.
+Three kinds. `Chain` (the default): one small network per feature, which also sees the features before it;
+early stopping treats each network on its own. `Factored`: one network for all categorical features and one
+for all continuous ones; features are independent given the inputs. `Recurrent` (the paper's dynamics of
+discrete states): a GRU that predicts one feature after the other.
 
-All begin by saying nothing: every class is as likely as the others, every number a standard Gaussian. What
-held-out rows do not bear out is then never said, and who enters the room next stays pure chance.
+Output layers start at zero: uniform classes, standard Gaussians. Early stopping keeps that prior wherever
+held-out data show no gain, so that pure chance (who enters the room next in `switch`) stays pure chance.
 
 A *unit* of a predictor is a part that shares no weights with the rest, so that it can be stopped alone.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.model.config import PredictorConfig, PredictorName
 from marco.model.likelihoods import (
     Layout,
     Prediction,
@@ -31,8 +31,6 @@ from marco.model.likelihoods import (
     draw_values,
 )
 from marco.networks import GRU, MLP, Dense
-
-PredictorName = Literal["chain", "factored", "recurrent"]
 
 
 class Predictor(eqx.Module):
@@ -45,8 +43,8 @@ class Predictor(eqx.Module):
         """Each feature's distribution given the inputs and, where the kind uses them, those before it."""
 
     @abstractmethod
-    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        """The whole row that uniform numbers, one for each class and then each number, stand for."""
+    def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+        """Draw a whole row from uniform noise: one number per categorical feature, then one per value."""
 
     @abstractmethod
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
@@ -54,21 +52,21 @@ class Predictor(eqx.Module):
 
     @abstractmethod
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
-        """My unit where `mine`, else the other's."""
+        """This predictor's unit where `mine`, else the other's."""
 
     @abstractmethod
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
-        """The same, but less sure of its numbers: so much is added to their log-variances."""
+        """The same predictor with this much added to the log-variances of its continuous features."""
 
 
 class Chain(Predictor):
-    """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; the numbers come last, together.
+    """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; continuous features come last.
 
-    Each network adds a linear map to an MLP: over one step most worlds change nearly linearly.
+    Each network adds a linear map to an MLP: over one step most environments change nearly linearly.
     """
 
-    deep: MLP
-    straight: Dense
+    mlp: MLP
+    linear: Dense
     layout: Layout = eqx.field(static=True)
 
     @classmethod
@@ -79,64 +77,60 @@ class Chain(Predictor):
         keys = jax.random.split(key, layout.num_slots)
 
         def one(key: PRNGKeyArray) -> tuple[MLP, Dense]:
-            deep = _undecided(key, size_in, *hidden, size_out)
-            return deep, Dense(jnp.zeros((size_in, size_out)), jnp.zeros(size_out))
+            mlp = _zero_output_mlp(key, size_in, *hidden, size_out)
+            return mlp, Dense(jnp.zeros((size_in, size_out)), jnp.zeros(size_out))
 
-        deep, straight = jax.vmap(one)(keys)
-        return cls(deep, straight, layout)
+        mlp, linear = jax.vmap(one)(keys)
+        return cls(mlp, linear, layout)
 
     def predict(
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
-        """All factors at once: each is shown the true classes before its own."""
+        # All factors at once: each is given the true classes before its own.
         earlier = jnp.asarray(np.tri(self.layout.num_slots, self.layout.num_categorical, -1, np.float32))
         known = jax.nn.one_hot(classes, self.layout.num_classes)
         given = earlier[:, :, None] * known
         inputs = jnp.concatenate(
             [jnp.broadcast_to(x, (self.layout.num_slots, *x.shape)), given.reshape(len(given), -1)], axis=-1
         )
-        return self._prediction(jax.vmap(_out)((self.deep, self.straight), inputs), seen)
+        return self._prediction(jax.vmap(_out)((self.mlp, self.linear), inputs), seen)
 
-    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        """One feature after the other."""
+    def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         layout = self.layout
         count = layout.num_categorical
-        networks = (self.deep, self.straight)
+        networks = (self.mlp, self.linear)
 
         def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
-            which, networks, luck, possible = slot
+            which, networks, u, possible = slot
             row = jnp.concatenate([x, known.ravel()])
             scores = _out(networks, row)[: layout.num_classes]
-            drawn = draw_classes(luck, categorical(scores[None], possible[None])[0])
+            drawn = draw_classes(u, categorical(scores[None], possible[None])[0])
             return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
 
         known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
         if count:
             of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
-            slots = (jnp.arange(count), of_classes, luck[:count], seen)
+            slots = (jnp.arange(count), of_classes, u[:count], seen)
             known, classes = jax.lax.scan(one_class, known, slots)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
         last = jax.tree.map(lambda leaf: leaf[-1], networks)
         row = jnp.concatenate([x, known.ravel()])
         mean, log_variance = self._gaussian(_out(last, row))
-        return Targets(classes, draw_values(luck[count:], mean, log_variance))
+        return Targets(classes, draw_values(u[count:], mean, log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
-        """Every slot is a unit."""
         return by_slot
 
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
-        """Slot by slot."""
         return jax.tree.map(
             lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
-        """In the last network's bias."""
         count = self.layout.num_values
-        bias = self.straight.bias.at[-1, count : 2 * count].add(by)
-        return Chain(self.deep, Dense(self.straight.weight, bias), self.layout)
+        bias = self.linear.bias.at[-1, count : 2 * count].add(by)
+        return Chain(self.mlp, Dense(self.linear.weight, bias), self.layout)
 
     def _prediction(self, out: Float[Array, "slots out"], seen: Bool[Array, "F K"]) -> Prediction:
         scores = out[: self.layout.num_categorical, : self.layout.num_classes]
@@ -148,20 +142,20 @@ class Chain(Predictor):
 
 
 class Factored(Predictor):
-    """One network for all classes and one for all numbers; features are independent given the inputs."""
+    """One network for all categorical and one for all continuous features, independent given the inputs."""
 
-    classes: MLP
-    numbers: MLP
+    categorical: MLP
+    continuous: MLP
     layout: Layout = eqx.field(static=True)
 
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Factored":
-        """Draw the weights of both networks; one with nothing to say has no outputs."""
-        key_classes, key_numbers = jax.random.split(key)
+        """Draw the weights of both networks; one without features to predict has no layers."""
+        key_categorical, key_continuous = jax.random.split(key)
         scores = layout.num_categorical * layout.num_classes
         return cls(
-            _undecided(key_classes, size_in, *hidden, scores) if scores else MLP(()),
-            _undecided(key_numbers, size_in, *hidden, 2 * layout.num_values)
+            _zero_output_mlp(key_categorical, size_in, *hidden, scores) if scores else MLP(()),
+            _zero_output_mlp(key_continuous, size_in, *hidden, 2 * layout.num_values)
             if layout.num_values
             else MLP(()),
             layout,
@@ -170,22 +164,19 @@ class Factored(Predictor):
     def predict(
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
-        """The inputs decide; the classes are not looked at."""
         shape = (self.layout.num_categorical, self.layout.num_classes)
-        scores = self.classes(x).reshape(shape) if self.classes.layers else jnp.zeros(shape)
-        out = self.numbers(x) if self.numbers.layers else jnp.zeros(0)
+        scores = self.categorical(x).reshape(shape) if self.categorical.layers else jnp.zeros(shape)
+        out = self.continuous(x) if self.continuous.layers else jnp.zeros(0)
         mean, raw = jnp.split(out, 2)
         return Prediction(categorical(scores, seen), mean, bounded_log_variance(raw))
 
-    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        """Each feature on its own."""
-        of_classes, of_values = jnp.split(luck, [self.layout.num_categorical])
-        said = self.predict(x, jnp.zeros(self.layout.num_categorical, jnp.int32), seen)
-        drawn = draw_classes(of_classes, said.log_probability)
-        return Targets(drawn, draw_values(of_values, said.mean, said.log_variance))
+    def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
+        of_classes, of_values = jnp.split(u, [self.layout.num_categorical])
+        prediction = self.predict(x, jnp.zeros(self.layout.num_categorical, jnp.int32), seen)
+        drawn = draw_classes(of_classes, prediction.log_probability)
+        return Targets(drawn, draw_values(of_values, prediction.mean, prediction.log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
-        """Classes together, numbers together."""
         count = self.layout.num_categorical
         return jnp.stack([by_slot[:count].sum(), by_slot[count:].sum()])
 
@@ -193,18 +184,17 @@ class Factored(Predictor):
         """Network by network."""
         assert isinstance(other, Factored)
         return Factored(
-            _where(mine[0], self.classes, other.classes),
-            _where(mine[1], self.numbers, other.numbers),
+            _where(mine[0], self.categorical, other.categorical),
+            _where(mine[1], self.continuous, other.continuous),
             self.layout,
         )
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
-        """In the last bias of the numbers' network."""
-        if not self.numbers.layers:
+        if not self.continuous.layers:
             return self
-        *layers, last = self.numbers.layers
+        *layers, last = self.continuous.layers
         bias = last.bias.at[self.layout.num_values :].add(by)
-        return Factored(self.classes, MLP((*layers, Dense(last.weight, bias))), self.layout)
+        return Factored(self.categorical, MLP((*layers, Dense(last.weight, bias))), self.layout)
 
 
 class Recurrent(Predictor):
@@ -221,48 +211,43 @@ class Recurrent(Predictor):
         """Draw the weights; the first of the hidden sizes is that of every layer."""
         if layout.num_values:
             raise ValueError(
-                "the recurrent predictor is for classes only: use chain or factored for numbers."
+                "the recurrent predictor is for categorical features only: use chain or factored."
             )
         size, keys = hidden[0], jax.random.split(key, 4)
         return cls(
             MLP.create(keys[0], size_in, size, size),
             Dense.several(keys[1], (layout.num_categorical * (1 + layout.num_classes), size))[0],
             GRU.create(keys[2], size, size),
-            _undecided(keys[3], size, size, layout.num_classes),
+            _zero_output_mlp(keys[3], size, size, layout.num_classes),
             layout,
         )
 
     def predict(
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
-        """Each feature after the true ones before it."""
-        said, memory = [], self._start(x)
+        predicted, memory = [], self._start(x)
         for slot in range(self.layout.num_categorical):
             memory, scores = self._next(memory, slot, classes)
-            said.append(scores)
+            predicted.append(scores)
         nothing = jnp.zeros(0)
-        return Prediction(categorical(jnp.stack(said), seen), nothing, nothing)
+        return Prediction(categorical(jnp.stack(predicted), seen), nothing, nothing)
 
-    def draw(self, luck: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        """Each feature after those drawn before it."""
+    def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         classes, memory = jnp.zeros(self.layout.num_categorical, jnp.int32), self._start(x)
         for slot in range(self.layout.num_categorical):
             memory, scores = self._next(memory, slot, classes)
-            drawn = draw_classes(luck[slot], categorical(scores[None], seen[slot][None])[0])
+            drawn = draw_classes(u[slot], categorical(scores[None], seen[slot][None])[0])
             classes = classes.at[slot].set(drawn)
         return Targets(classes, jnp.zeros(0))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
-        """All is one unit."""
         return by_slot.sum(keepdims=True)
 
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
-        """One or the other."""
         return _where(mine[0], self, other)
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
-        """There are no numbers here."""
-        return self
+        return self  # it has no continuous features
 
     def _start(self, x: Float[Array, " in"]) -> Float[Array, " H"]:
         return jax.nn.relu(self.encoder(x))
@@ -270,7 +255,7 @@ class Recurrent(Predictor):
     def _next(
         self, memory: Float[Array, " H"], slot: int, classes: Int[Array, " F"]
     ) -> tuple[Float[Array, " H"], Float[Array, " K"]]:
-        """One step: shown which feature is next, and the class of the one before."""
+        """One step. The inputs are which feature is next, and the class of the one before."""
         before = jnp.zeros((self.layout.num_categorical, self.layout.num_classes))
         if slot:
             before = before.at[slot - 1].set(jax.nn.one_hot(classes[slot - 1], self.layout.num_classes))
@@ -280,41 +265,27 @@ class Recurrent(Predictor):
         return memory, self.head(memory)
 
 
-KINDS: dict[PredictorName, type[Chain | Factored | Recurrent]] = {
+PREDICTORS: dict[PredictorName, type[Chain | Factored | Recurrent]] = {
     "chain": Chain,
     "factored": Factored,
     "recurrent": Recurrent,
 }
 
 
-@dataclass(frozen=True)
-class PredictorConfig:
-    """Which network, how large, and how many of them make the ensemble."""
-
-    kind: PredictorName = "chain"
-    hidden: tuple[int, ...] = (64, 64)
-    members: int = 5
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"unknown predictor {self.kind!r}: there are {', '.join(KINDS)}.")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"hidden sizes must be positive and at least one, got {self.hidden}.")
-        if self.members < 1:
-            raise ValueError(f"an ensemble needs at least 1 member, got members={self.members}.")
-
-    def create(self, key: PRNGKeyArray, size_in: int, layout: Layout) -> Predictor:
-        """One member."""
-        return KINDS[self.kind].create(key, size_in, layout, self.hidden)
+def create_predictor(
+    config: PredictorConfig, key: PRNGKeyArray, size_in: int, layout: Layout
+) -> Chain | Factored | Recurrent:
+    """One member of an ensemble, with fresh weights."""
+    return PREDICTORS[config.kind].create(key, size_in, layout, config.hidden)
 
 
 def _out(networks: tuple[MLP, Dense], row: Float[Array, " in"]) -> Float[Array, " out"]:
-    deep, straight = networks
-    return deep(row) + straight(row)
+    mlp, linear = networks
+    return mlp(row) + linear(row)
 
 
-def _undecided(key: PRNGKeyArray, *sizes: int) -> MLP:
-    """An MLP whose outputs are all zero as long as it has learned nothing."""
+def _zero_output_mlp(key: PRNGKeyArray, *sizes: int) -> MLP:
+    """An MLP whose last layer is zero at first, so that it begins at the prior."""
     mlp = MLP.create(key, *sizes)
     last = jax.tree.map(jnp.zeros_like, mlp.layers[-1])
     return MLP((*mlp.layers[:-1], last))

@@ -1,4 +1,4 @@
-"""Real episodes as rows to learn from: steps, moments and starts, padded to a size that never changes."""
+"""Real episodes as rows to learn from: steps, timesteps and starts, padded to a constant size."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from marco.types import NO_ACTION, Episode, Spec
 
 REWARD_VALUES = 16
-"""Rewards that take at most so many values are classes; others are numbers."""
+"""Rewards that take at most this many values are categorical; others are continuous."""
 
 
 class Steps(NamedTuple):
@@ -18,14 +18,14 @@ class Steps(NamedTuple):
 
     state: Float[Array, "rows S"]
     actions: Int[Array, "rows N"]
-    following: Float[Array, "rows S"]
+    next_state: Float[Array, "rows S"]
     reward: Float[Array, " rows"]
     terminated: Bool[Array, " rows"]
     episode: Int[Array, " rows"]
 
 
-class Moments(NamedTuple):
-    """One row per moment that was shown, ends included: for observations and available actions."""
+class Timesteps(NamedTuple):
+    """One row per observed timestep, ends included: for observations and available actions."""
 
     state: Float[Array, "rows S"]
     previous_actions: Int[Array, "rows N"]
@@ -35,20 +35,20 @@ class Moments(NamedTuple):
 
 
 class Data(NamedTuple):
-    """All that is known of a world. Rows after the counts are padding, so that its shape stays the same."""
+    """All real data of an environment. Rows after the counts are padding, so that shapes stay the same."""
 
     steps: Steps
     num_steps: Int[Array, ""]
-    moments: Moments
-    num_moments: Int[Array, ""]
+    timesteps: Timesteps
+    num_timesteps: Int[Array, ""]
     starts: Float[Array, "rows S"]
     num_starts: Int[Array, ""]
     reward_values: Float[Array, " R"]
-    """The rewards there are, in order, the last one repeated; empty where they are numbers."""
+    """The rewards that occur, sorted, the last one repeated; empty if the reward is continuous."""
 
 
 def gather(spec: Spec, episodes: Episode, capacity: int | None = None) -> Data:
-    """Rows from episodes with the axes T B, padded for `capacity` real steps in all."""
+    """Rows from episodes (axes T B), padded for `capacity` real steps in all. Runs on the host."""
     episode: Any = jax.tree.map(np.asarray, episodes)
     _check_finite(spec, episode)
     mask = np.asarray(episode.mask)
@@ -65,43 +65,44 @@ def gather(spec: Spec, episodes: Episode, capacity: int | None = None) -> Data:
         episode.terminated[mask],
         number[:-1][mask],
     )
-    shown = np.concatenate([np.ones((1, begun), bool), mask])
+    observed = np.concatenate([np.ones((1, begun), bool), mask])
     nobody = np.full_like(episode.actions[:1], NO_ACTION)
     previous = np.concatenate([nobody, episode.actions]).astype(np.int32)
-    moments: Any = Moments(
-        episode.state[shown],
-        previous[shown],
-        episode.observation[shown],
-        episode.available[shown],
-        number[shown],
+    timesteps: Any = Timesteps(
+        episode.state[observed],
+        previous[observed],
+        episode.observation[observed],
+        episode.available[observed],
+        number[observed],
     )
     return Data(
-        Steps(*(_padded(leaf, capacity) for leaf in steps)),
+        Steps(*(pad_rows(leaf, capacity) for leaf in steps)),
         jnp.int32(count),
-        # Every episode has one moment more than steps, and one step at least.
-        Moments(*(_padded(leaf, 2 * capacity) for leaf in moments)),
+        # Every episode has one timestep more than steps, and one step at least.
+        Timesteps(*(pad_rows(leaf, 2 * capacity) for leaf in timesteps)),
         jnp.int32(count + begun),
-        _padded(episode.state[0], capacity),
+        pad_rows(episode.state[0], capacity),
         jnp.int32(begun),
         jnp.asarray(reward_values(steps.reward)),
     )
 
 
 def reward_values(rewards: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " R"]:
-    """The values that rewards take, if they are few; else none, and rewards are numbers."""
+    """The values that rewards take, if they are few; else none, and the reward is continuous."""
     found = np.unique(rewards)
     if len(found) > REWARD_VALUES:
         return np.zeros(0, np.float32)
     return found[np.minimum(np.arange(REWARD_VALUES), len(found) - 1)].astype(np.float32)
 
 
-def _padded(rows: np.ndarray, capacity: int) -> Array:
+def pad_rows(rows: np.ndarray, capacity: int) -> Array:
+    """Rows with zeros after them, up to a capacity: the shape stays the same as data grow."""
     padding = np.zeros((capacity - len(rows), *rows.shape[1:]), rows.dtype)
     return jnp.asarray(np.concatenate([rows, padding]))
 
 
 def _check_finite(spec: Spec, episode: Episode) -> None:
-    """Refuse what nothing can be learned from, by name and place."""
+    """Refuse data that nothing can be learned from, by name and place."""
     for name in ("state", "observation", "reward"):
         values = np.asarray(getattr(episode, name))
         wrong = np.argwhere(~np.isfinite(values))
@@ -109,5 +110,5 @@ def _check_finite(spec: Spec, episode: Episode) -> None:
             time, number = wrong[0][:2]
             raise ValueError(
                 f"{spec.name}: {name} is {values[tuple(wrong[0])]} at step {time} of episode {number}: "
-                "a model learns from finite numbers only; repair the world or leave the episode out."
+                "a model learns from finite numbers only; repair the environment or leave the episode out."
             )

@@ -1,9 +1,11 @@
 """How much the members of an ensemble disagree: r-tilde of Equation 1, and two alternatives."""
 
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from marco.model.components import Component, Known, Model
 from marco.model.likelihoods import Prediction
@@ -12,62 +14,84 @@ from marco.types import concatenate_observations
 BonusName = Literal["variance", "standard-deviation", "mutual-information"]
 
 
+class ObservedSteps(NamedTuple):
+    """Real steps as one model observes them; rows that are not `real` are padding."""
+
+    state: Float[Array, "*seeds rows S"]
+    actions: Int[Array, "*seeds rows N"]
+    next_state: Float[Array, "*seeds rows S"]
+    observation: Float[Array, "*seeds rows N O"]
+    """After the step."""
+    real: Bool[Array, "*seeds rows"]
+
+
+def mean_uncertainty(
+    models: tuple[Model, ...], bonus: BonusName, steps: tuple[ObservedSteps, ...]
+) -> Float[Array, ""]:
+    """r-tilde of real steps: the mean over steps of the sum over models."""
+    total = jnp.float32(0.0)
+    for model, rows in zip(models, steps, strict=True):
+        r_tilde = jax.vmap(partial(uncertainty, model, bonus))(*rows[:-1])
+        total += jnp.sum(jnp.where(rows.real, r_tilde, 0.0)) / jnp.maximum(rows.real.sum(), 1)
+    return total
+
+
 def uncertainty(
     model: Model,
-    kind: BonusName,
+    bonus: BonusName,
     s: Float[Array, " S"],
     a: Int[Array, " N"],
-    following: Float[Array, " S"],
+    next_s: Float[Array, " S"],
     observation: Float[Array, "N O"],
 ) -> Float[Array, ""]:
     """r-tilde(s, a) = sum over components f and their features k of Var_i f_k,i(s, a).
 
-    Taken along a step: an auto-regressive component is asked about each feature given those that were
-    drawn before it, and reward, termination and observation about the step that was drawn. Components
-    that are known or have one member add nothing.
+    It is computed along a step: an auto-regressive component predicts each feature given those that were
+    drawn before it, and reward, termination and observation are predicted for the step that was drawn.
+    Components that are known or have one member add nothing.
     """
     parts = [
-        (model.dynamics, model.inputs.before_step(s, a), following),
-        (model.reward, model.inputs.after_step(s, a, following), None),
-        (model.termination, model.inputs.after_step(s, a, following), None),
+        (model.dynamics, model.inputs.before_step(s, a), next_s),
+        (model.reward, model.inputs.after_step(s, a, next_s), None),
+        (model.termination, model.inputs.after_step(s, a, next_s), None),
         (
             model.observation,
-            model.inputs.before_step(following, a),
+            model.inputs.before_step(next_s, a),
             concatenate_observations(model.spec, observation),
         ),
-        (model.available, model.inputs.moment(following), None),
+        (model.available, model.inputs.state(next_s), None),
     ]
     total = jnp.float32(0.0)
-    for component, x, shown in parts:
+    for component, x, drawn in parts:
         if isinstance(component, Known) or component.num_members == 1:
             continue
-        total += disagreement(kind, _predictions(component, x, shown), component.values.scale > 0.0)
+        total += disagreement(bonus, _predictions(component, x, drawn), component.values.scale > 0.0)
     return total
 
 
-def disagreement(kind: BonusName, prediction: Prediction, varies: Array) -> Float[Array, ""]:
-    """What members (first axis) disagree on, summed over classes, features and numbers that ever vary.
+def disagreement(bonus: BonusName, prediction: Prediction, varies: Array) -> Float[Array, ""]:
+    """How much members (first axis) disagree, summed over classes, features and values that ever vary.
 
-    Exactly 0 where they agree. Numbers count in units of their own spread in the data.
+    Exactly 0 where they agree. Values are in units of their standard deviation in the data.
     """
-    # From here on only differences between members count: what is equal cancels without rounding.
+    # Only differences between members enter below, so that equal members cancel without rounding.
     probability, mean = jnp.exp(prediction.log_probability), prediction.mean
-    match kind:
+    match bonus:
         case "variance":
-            classes, numbers = _variance(probability), _variance(mean)
+            categorical, continuous = _variance(probability), _variance(mean)
         case "standard-deviation":
-            classes, numbers = jnp.sqrt(_variance(probability)), jnp.sqrt(_variance(mean))
+            categorical, continuous = jnp.sqrt(_variance(probability)), jnp.sqrt(_variance(mean))
         case "mutual-information":
-            classes = _class_information(prediction.log_probability)
-            numbers = _gaussian_information(prediction)
-    return jnp.sum(classes) + jnp.sum(jnp.where(varies, numbers, 0.0))
+            categorical = _categorical_information(prediction.log_probability)
+            continuous = _gaussian_information(prediction)
+    return jnp.sum(categorical) + jnp.sum(jnp.where(varies, continuous, 0.0))
 
 
-def _predictions(component: Component, x: Array, shown: Array | None) -> Prediction:
-    if shown is None:
+def _predictions(component: Component, x: Array, drawn: Array | None) -> Prediction:
+    if drawn is None:
         classes = jnp.zeros(component.layout.num_categorical, jnp.int32)
     else:
-        classes = component.layout.split(shown).classes
+        classes = component.layout.split(drawn).classes
     return component.predict(x, classes)
 
 
@@ -76,7 +100,7 @@ def _variance(members: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
     return jnp.mean(jnp.square(apart - jnp.mean(apart, axis=0)), axis=0)
 
 
-def _class_information(log_probability: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
+def _categorical_information(log_probability: Float[Array, "members *rest"]) -> Float[Array, "*rest"]:
     """The mean over members of p ln(p / mixture)."""
     # In logarithms, to the likeliest member: p / mixture, rounded when compiled, is not 1 for equal members.
     apart = log_probability - jnp.max(log_probability, axis=0)

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from helpers.small import SETTINGS, WORLD, learned, played
-from helpers.toys import unbounded
-from marco.environments.reference import HEARD, Reference, ReferenceWorld
+from helpers.small import SETTINGS, WORLD, learned, plan, played
+from helpers.toys import fit_one, unbounded
+from marco.environments.reference import HEARD, Reference, ReferenceState
+from marco.environments.switch import Switch
 from marco.model.components import Component, Scaling
-from marco.model.early_stopping import ComponentFit, Rows
-from marco.model.fit import fit
+from marco.model.early_stopping import ComponentFit, Examples
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
 from marco.model.report.exact import reachable_pairs
 from marco.model.report.held_out import calibration, out_of_bag
 from marco.model.report.open_loop import open_loop_error
 from marco.model.report.show import report_figure, report_table
-from marco.model.report.summary import model_report
+from marco.model.report.summary import model_report, report_environment, true_nats
+from marco.model.report.verdict import verdict
 from marco.model.rows import gather
-from marco.model.views import SeesItsState, joint_observation_view
+from marco.model.views import JointObservation, ObservationFromState
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import Continuous, binary
@@ -42,7 +43,7 @@ class Says(Predictor):
         mean = jnp.broadcast_to(self.mean, self.layout.num_values)
         return Prediction(both[: self.layout.num_categorical], mean, jnp.zeros_like(mean))
 
-    def draw(self, luck, x, seen):
+    def draw(self, u, x, seen):
         raise NotImplementedError
 
     def losses(self, by_slot):
@@ -76,7 +77,7 @@ def test_calibration_error_is_the_mean_gap_of_the_bins():
     np.testing.assert_allclose(error, 0.25)
     assert [one.rows for one in curve] == [1, 1, 2]
     np.testing.assert_allclose([one.confidence for one in curve], [0.55, 0.65, 0.95])
-    assert [one.right for one in curve] == [0.0, 1.0, 1.0]
+    assert [one.accuracy for one in curve] == [0.0, 1.0, 1.0]
 
 
 def test_a_confidence_of_one_is_in_the_last_bin():
@@ -89,10 +90,10 @@ def test_only_members_that_held_a_row_out_are_asked():
     layout = Layout((binary("lit"), Continuous("height")))
     component = ensemble(layout, yes=(0.8, 0.4), mean=(1.0, 3.0))
     targets = Targets(jnp.ones((5, 1), jnp.int32), jnp.full((5, 1), 1.0))
-    rows = Rows(jnp.zeros((5, 1)), targets, jnp.arange(5), jnp.int32(4))
+    rows = Examples(jnp.zeros((5, 1)), targets, jnp.arange(5), jnp.int32(4))
     held_out = jnp.array([[True, False, True, False, True], [False, True, True, False, True]])
     said = out_of_bag(component, rows, held_out)
-    np.testing.assert_array_equal(said.judged, [True, True, True, False])
+    np.testing.assert_array_equal(said.held_out, [True, True, True, False])
     np.testing.assert_allclose(said.probability[:3, 0, 1], [0.8, 0.4, 0.6], rtol=1e-5)
     np.testing.assert_allclose(said.mean[:3, 0], [1.0, 3.0, 2.0], rtol=1e-5)
     np.testing.assert_allclose(said.below[:3, 0], [0.5, 0.02275, 0.261375], rtol=1e-3)
@@ -108,8 +109,8 @@ def test_classes_worked_by_hand():
     first = np.arange(1600) < 800
     model = replace(world.model, termination=component)
     (part,) = model_report(model, {"termination": fit_with([first, ~first])}, data).components
-    (found,) = part.classes
-    assert part.judged == part.rows == 1600
+    (found,) = part.categorical
+    assert part.held_out == part.rows == 1600
     assert found.feature == "terminated"
     assert found.accuracy == 0.5
     np.testing.assert_allclose(found.loss, -(np.log(0.7) + np.log(0.4)) / 2, rtol=1e-5)
@@ -119,7 +120,7 @@ def test_classes_worked_by_hand():
     assert [one.visits for one in part.by_visits] == ["0", "1-2", "3-10", "11-100", ">100"]
 
 
-def test_visits_count_only_what_the_judging_member_trained_on():
+def test_visits_count_only_what_the_evaluating_member_trained_on():
     """A member that holds everything out has seen nothing; one that holds one row out has seen the rest."""
     world, _ = learned("centralised")
     data = gather(WORLD.spec, played(0, 200))
@@ -150,9 +151,9 @@ def test_numbers_worked_by_hand():
     model = replace(model, reward=reward)
     everything = np.ones((1, len(rows)), bool)
     (part,) = model_report(model, {"reward": fit_with(everything)}, data).components
-    (found,) = part.numbers
-    np.testing.assert_allclose(found.error_in_spreads, np.sqrt(1.375), rtol=1e-5)
-    np.testing.assert_allclose(found.error, 2.0 * np.sqrt(1.375), rtol=1e-5)
+    (found,) = part.continuous
+    np.testing.assert_allclose(found.normalised_rmse, np.sqrt(1.375), rtol=1e-5)
+    np.testing.assert_allclose(found.rmse, 2.0 * np.sqrt(1.375), rtol=1e-5)
     np.testing.assert_allclose(found.loss, 0.5 * np.log(2 * np.pi) + 0.5 * 1.375, rtol=1e-5)
     assert (found.within_50, found.within_90) == (0.5, 0.75)
     assert part.by_visits == ()
@@ -160,30 +161,68 @@ def test_numbers_worked_by_hand():
 
 @pytest.fixture(scope="module")
 def report():
-    world, (fits,) = learned("centralised")
-    data = gather(WORLD.spec, played(0, 200))
-    return model_report(world.model, fits, data, reachable_pairs(WORLD))
+    return report_environment(*learned("centralised"), plan("centralised").gather(played(0, 200)), WORLD)
 
 
 def test_a_learned_world_without_chance_is_known_almost_exactly(report):
     dynamics = report.components[0]
     assert [part.component for part in report.components] == ["dynamics", "reward"]
-    assert 0.3 * 1600 < dynamics.judged < 0.7 * 1600  # two members hold out 0.3 each: 1 - 0.7^2 = 0.51
-    assert min(one.accuracy for one in dynamics.classes) > 0.99
-    assert report.truth.visited_total_variation < 0.05
-    assert report.truth.pairs == sum(report.truth.histogram) == 4 * 9
-    assert sum(one.pairs for one in report.truth.by_visits) == 36
-    np.testing.assert_allclose(report.truth.impossible, report.truth.total_variation, atol=1e-6)
+    assert 0.3 * 1600 < dynamics.held_out < 0.7 * 1600  # two members hold out 0.3 each: 1 - 0.7^2 = 0.51
+    assert min(one.accuracy for one in dynamics.categorical) > 0.99
+    assert report.exact.visited_total_variation < 0.05
+    assert report.exact.pairs == sum(report.exact.histogram) == 4 * 9
+    assert sum(one.pairs for one in report.exact.by_visits) == 36
+    np.testing.assert_allclose(report.exact.impossible, report.exact.total_variation, atol=1e-6)
+    assert dynamics.excess == pytest.approx(dynamics.loss)  # nothing in this environment is chance
+    assert report.components[1].excess is None
+
+
+def test_the_loss_of_the_truth_is_its_entropy_where_chance_is_uniform():
+    """In `switch` one of three agents enters next, and all else is certain: every step costs ln 3."""
+    world = Switch()
+    data = gather(world.spec, rollouts(jax.random.key(0), world, RandomPolicy(), 20), capacity=200)
+    found = true_nats(reachable_pairs(world), data)
+    np.testing.assert_allclose(found, np.full(int(data.num_steps), np.log(3)), atol=1e-6)
+
+
+def test_a_step_that_the_truth_cannot_take_has_no_loss():
+    world = Switch()
+    data = gather(world.spec, rollouts(jax.random.key(0), world, RandomPolicy(), 2))
+    nowhere = data._replace(steps=data.steps._replace(next_state=jnp.zeros_like(data.steps.next_state)))
+    assert np.isnan(true_nats(reachable_pairs(world), nowhere)).all()
+
+
+def test_models_of_baselines_are_reported_on_their_held_out_rows_alone():
+    found = report_environment(*learned("decentralised"), plan("decentralised").gather(played(0, 200)), WORLD)
+    assert found.environment == "delayed, agent 0 alone"
+    assert (found.exact, found.open_loop) == (None, None)
+    assert found.components[0].excess is None
+    assert "an unknown share is chance; rewards right in" in verdict(found)
+
+
+def test_the_verdict_is_a_sentence_with_the_strongest_evidence(report):
+    exact = report.exact._replace(visited_total_variation=0.0123)
+    reward = report.components[1]
+    certain = reward._replace(categorical=(reward.categorical[0]._replace(accuracy=0.987),))
+    found = report._replace(exact=exact, components=(report.components[0], certain))
+    assert verdict(found) == (
+        "The model of delayed, from 1,600 real steps: good dynamics (total variation from the true ones "
+        "0.0123, mean over the data); rewards right in 98.7% of held-out rows."
+    )
 
 
 def test_the_report_is_shown_as_tables_figure_and_json(report, tmp_path):
     found = report._replace(open_loop=_open_loop(_reference_with_known_parts()[0]))
-    assert json.loads(json.dumps(found.as_dict()))["truth"]["pairs"] == 36
+    assert json.loads(json.dumps(found.as_dict()))["exact"]["pairs"] == 36
     console = Console(record=True, width=140)
     console.print(report_table(found))
     text = console.export_text()
     for word in ("dynamics: countdown", "reward: reward", ">100", "position 0", "real steps counted apart"):
         assert word in text
+    assert text.startswith("The model of delayed, from 1,600 real steps: ")
+    narrow = Console(record=True, width=80)
+    narrow.print(report_table(found))
+    assert "…" not in narrow.export_text()
     report_figure(found, tmp_path / "model.png")
     assert (tmp_path / "model.png").stat().st_size > 10_000
 
@@ -209,9 +248,10 @@ def test_open_loop_error_of_a_model_that_stands_still_is_the_distance_gone():
 
 def test_a_joint_observation_model_is_compared_with_what_is_seen():
     world = Reference()
-    spec, viewed = joint_observation_view(world.spec, rollouts(jax.random.key(0), world, RandomPolicy(), 4))
-    known = _known(_stands_still) | {"observation": SeesItsState(spec)}
-    model, _ = fit(jax.random.key(0), spec, gather(spec, viewed), SETTINGS, known)
+    view, episodes = JointObservation(), rollouts(jax.random.key(0), world, RandomPolicy(), 4)
+    spec, (viewed,) = view.spec(world.spec), view.episodes(world.spec, episodes)
+    known = _known(_stands_still) | {"observation": ObservationFromState(spec)}
+    model, _ = fit_one(jax.random.key(0), spec, gather(spec, viewed), SETTINGS, known)
     found = _open_loop(model)
     assert found.features[0] == "agent 0: velocity"
     assert len(found.features) == 2 * 4
@@ -219,7 +259,7 @@ def test_a_joint_observation_model_is_compared_with_what_is_seen():
 
 def test_open_loop_error_refuses_what_it_cannot_do():
     world, _ = learned("centralised")
-    with pytest.raises(ValueError, match="delayed has no numbers"):
+    with pytest.raises(ValueError, match="the state of delayed has no continuous features"):
         open_loop_error(jax.random.key(0), world.model, WORLD, RandomPolicy(), 2, 2)
     with pytest.raises(ValueError, match="from 1 to 25 steps"):
         open_loop_error(
@@ -236,7 +276,7 @@ def _reference_with_known_parts(dynamics=None):
     world = Reference()
     data = gather(world.spec, rollouts(jax.random.key(0), world, RandomPolicy(), 4))
     return (
-        *fit(jax.random.key(0), world.spec, data, SETTINGS, _known(dynamics or _true_dynamics))[:1],
+        *fit_one(jax.random.key(0), world.spec, data, SETTINGS, _known(dynamics or _true_dynamics))[:1],
         data,
         world,
     )
@@ -256,7 +296,7 @@ def _stands_still(key, s, a):
 
 def _true_dynamics(key, s, a):
     body = s[:8].reshape(2, 2, 2)
-    world = ReferenceWorld(
+    world = ReferenceState(
         positions=body[:, 0],
         velocities=body[:, 1],
         landmarks=s[8:14].reshape(3, 2),

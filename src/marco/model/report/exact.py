@@ -1,6 +1,5 @@
-"""How wrong a model is, exactly: for worlds whose chance can be enumerated."""
+"""The exact error of a model, in environments whose random outcomes can be enumerated."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.environments.base import FiniteEnvironment
+from marco.environments.enumeration import each, joint_actions, row_bytes, rows, starts
 from marco.model.components import Known, Model
 from marco.types import Spec
 
@@ -35,24 +35,18 @@ class DynamicsError(NamedTuple):
 
 def reachable_pairs(env: FiniteEnvironment, limit: int = 200_000) -> Pairs:
     """All states that any team can reach within the horizon, with all joint actions available there."""
-    (outcomes,) = np.nonzero(np.asarray(env.start_probabilities()) > 0.0)
-    world = jax.vmap(env.start)(jnp.asarray(outcomes, jnp.int32))
+    states = each(env, "start", starts(env).outcome)
     known: set[bytes] = set()
     found: list[Pairs] = []
     for _ in range(env.spec.horizon):
-        world = _fresh(env, world, known)
-        if not len(jax.tree.leaves(world)[0]):
+        states = _fresh(env, states, known)
+        if not len(jax.tree.leaves(states)[0]):
             break
-        rows, actions = _joint_actions(env, world)
-        if len(rows) + sum(len(pairs.actions) for pairs in found) > limit:
+        row, actions, _ = joint_actions(each(env, "available", states))
+        if len(row) + sum(len(pairs.actions) for pairs in found) > limit:
             raise ValueError(f"{env.spec.name} has over {limit} pairs of state and joint action: too many.")
-        acting = jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[rows], world)
-        state, following, chance, reached, goes_on = _outcomes(env, acting, actions)
-        found.append(_merged(Pairs(*map(np.asarray, (state, actions, following, chance)))))
-        going = (np.asarray(goes_on) & (np.asarray(chance) > 0.0)).ravel()
-        world = jax.tree.map(
-            lambda leaf, going=going: np.asarray(leaf).reshape(-1, *leaf.shape[2:])[going], reached
-        )
+        pairs, states = _outcomes(env, rows(states, row), actions)
+        found.append(pairs)
     return Pairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
@@ -69,38 +63,27 @@ def dynamics_error(model: Model, pairs: Pairs, data: Any = None) -> DynamicsErro
     return DynamicsError(variation, impossible, seen)
 
 
-def _fresh(env: FiniteEnvironment, world: Any, known: set[bytes]) -> Any:
-    """The worlds whose state was not met before, once each."""
-    states = np.asarray(jax.vmap(env.central)(world))
-    rows = []
-    for row, state in enumerate(states):
-        if state.tobytes() not in known:
-            known.add(state.tobytes())
-            rows.append(row)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[np.array(rows, int)], world)
+def _fresh(env: FiniteEnvironment, states: Any, known: set[bytes]) -> Any:
+    """The states whose central state was not met before, once each."""
+    if not len(jax.tree.leaves(states)[0]):
+        return states
+    fresh = []
+    for row, key in enumerate(row_bytes(each(env, "central", states))):
+        if key.tobytes() not in known:
+            known.add(key.tobytes())
+            fresh.append(row)
+    return rows(states, np.array(fresh, int))
 
 
-def _joint_actions(env: FiniteEnvironment, world: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Every joint action available in each world: of which world, and which."""
-    rows, actions = [], []
-    for row, mask in enumerate(np.asarray(jax.vmap(env.available)(world))):
-        grids = np.meshgrid(*(np.nonzero(own)[0] for own in mask), indexing="ij")
-        joint = np.stack([grid.ravel() for grid in grids], axis=-1).astype(np.int32)
-        rows.append(np.full(len(joint), row))
-        actions.append(joint)
-    return np.concatenate(rows), np.concatenate(actions)
-
-
-@jax.jit
-def _outcomes(env: FiniteEnvironment, world: Any, actions: Int[Array, "P N"]) -> tuple[Any, ...]:
-    def one(world: Any, actions: Array) -> tuple[Any, ...]:
-        chance = env.outcome_probabilities(world, actions)
-        follow = jax.vmap(partial(env.successor, world, actions))
-        after = follow(jnp.arange(chance.shape[0], dtype=jnp.int32))
-        state = jax.vmap(env.central)(after.world)
-        return env.central(world), state, chance, after.world, ~after.terminated
-
-    return jax.vmap(one)(world, actions)
+def _outcomes(env: FiniteEnvironment, states: Any, actions: Int[np.ndarray, "P N"]) -> tuple[Pairs, Any]:
+    """What can follow each pair, and the states in which the episode goes on."""
+    chance = each(env, "outcome_probabilities", states, actions)
+    number, most = chance.shape
+    row, outcome = np.repeat(np.arange(number), most), np.tile(np.arange(most, dtype=np.int32), number)
+    after = each(env, "successor", rows(states, row), actions[row], outcome)
+    following = each(env, "central", after.world).reshape(number, most, -1)
+    pairs = _merged(Pairs(each(env, "central", states), actions, following, chance))
+    return pairs, rows(after.world, ~after.terminated & (chance.ravel() > 0.0))
 
 
 def _merged(pairs: Pairs) -> Pairs:

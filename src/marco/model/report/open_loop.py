@@ -1,4 +1,4 @@
-"""How far a model strays when it is left alone: predictions over many steps without a look at the truth."""
+"""Open-loop error: how far a model drifts from the truth over many steps without correction."""
 
 from functools import partial
 from typing import NamedTuple
@@ -23,16 +23,16 @@ class OpenLoopError(NamedTuple):
     """By feature, then by step; None after the end of every episode."""
     episodes: int
     real_steps: int
-    """Steps taken in the true world for this: to be counted apart."""
+    """Steps taken in the true environment for this: to be counted apart."""
 
 
 def open_loop_error(
     key: PRNGKeyArray, model: Model, env: Environment, policy: Policy, episodes: int, steps: int
 ) -> OpenLoopError:
-    """Play fresh true episodes; let the model start where they start and do what they do, and compare.
+    """Play fresh true episodes, replay their actions in the model from the same starts, and compare.
 
-    The model draws its way as a learner lives it, with a member drawn per step. A joint-observation model is
-    compared with the true joint observation.
+    The model is sampled as a learner experiences it, with a member drawn per step. A joint-observation model
+    is compared with the true joint observation.
     """
     places = [
         (feature.name, block)
@@ -41,7 +41,7 @@ def open_loop_error(
     ]
     if not places:
         raise ValueError(
-            f"{model.spec.name} has no numbers in its state: use reachable_pairs and truth_report."
+            f"the state of {model.spec.name} has no continuous features: use exact_report instead."
         )
     if not 1 <= steps <= env.spec.horizon or episodes < 1:
         raise ValueError(
@@ -61,14 +61,14 @@ def open_loop_error(
 
 def _true_states(
     learned: Spec, true: Spec, state: Float[Array, "T B S"], observation: Float[Array, "T B N O"]
-) -> Float[Array, "T B columns"]:
+) -> Float[Array, "T B dimensions"]:
     if learned.state == true.state:
         return state
     if learned.state == joint_observation_spec(true).state:
         return concatenate_observations(true, observation)
     raise ValueError(
         f"the model's state is neither that of {true.name} nor its joint observation: "
-        "compare it with the world that it was learned from."
+        "compare it with the environment that it was learned from."
     )
 
 
@@ -79,8 +79,8 @@ def _imagined(
     def one_step(s: Array, given: tuple[PRNGKeyArray, Array]) -> tuple[Array, Array]:
         key, a = given
         key_member, key_state = jax.random.split(key)
-        following = model.draw_following(key_state, draw_member(key_member), s, a)
-        return following, following
+        next_s = model.draw_next_state(key_state, draw_member(key_member), s, a)
+        return next_s, next_s
 
     def one_episode(key: PRNGKeyArray, start: Array, actions: Array) -> Array:
         keys = jax.random.split(key, len(actions))

@@ -1,118 +1,135 @@
-"""The model report for the eye: tables for the terminal and one figure."""
+"""The model report as tables for the terminal, and as a figure."""
 
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from marco.model.report.component import ComponentReport
 from marco.model.report.held_out import BINS
 from marco.model.report.open_loop import OpenLoopError
-from marco.model.report.summary import ComponentReport, ModelReport, TruthReport
+from marco.model.report.summary import ExactReport, ModelReport
+from marco.model.report.verdict import verdict
 
 
 def report_table(report: ModelReport) -> Group:
-    """All tables of a report, to be printed as one."""
-    tables = [_components(report), _features(report)]
-    tables += [_visits(part) for part in report.components if part.by_visits and part.component == "dynamics"]
-    if report.truth is not None:
-        tables.append(_truth(report.truth))
+    """A one-sentence verdict and all tables of a report, to be printed as one."""
+    shown: list[RenderableType] = [Text(verdict(report)), _components(report)]
+    if any(part.categorical for part in report.components):
+        shown.append(_categorical(report))
+    if any(part.continuous for part in report.components):
+        shown.append(_continuous(report))
+    shown += [_visits(part) for part in report.components if part.by_visits and part.component == "dynamics"]
+    if report.exact is not None:
+        shown.append(_exact(report.exact))
     if report.open_loop is not None:
-        tables.append(_open_loop(report.open_loop))
-    return Group(*tables)
+        shown.append(_open_loop(report.open_loop))
+    return Group(*shown)
 
 
 def report_figure(report: ModelReport, path: Path) -> None:
-    """Calibration; error by visits, of discrete states; and the exact or the open-loop error, if known."""
+    """Calibration; loss by visits, of discrete states; and the exact or the open-loop error, if known."""
     from matplotlib.figure import Figure
 
     panels = [_draw_calibration]
     if any(part.by_visits for part in report.components):
         panels.append(_draw_visits)
-    if report.truth is not None:
-        panels.append(_draw_truth)
+    if report.exact is not None:
+        panels.append(_draw_exact)
     if report.open_loop is not None:
         panels.append(_draw_open_loop)
     figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.spines[["top", "right"]].set_visible(False)
         panel(axes, report)
-    figure.suptitle(f"The model of {report.world}, learned from {report.samples:,} real steps")
+    figure.suptitle(f"The model of {report.environment}, learned from {report.samples:,} real steps")
     figure.savefig(path, dpi=150)
 
 
 def _table(title: str, first: str, *others: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column(first)
+    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table.add_column(first, overflow="fold")  # a long name goes on in the next line and is not cut
     for other in others:
         table.add_column(other, justify="right")
     return table
 
 
 def _components(report: ModelReport) -> Table:
-    title = f"The model of {report.world}, from {report.samples:,} real steps: rows held out"
-    table = _table(title, "component", "rows judged", "nats per row", "classes right", "least right")
+    table = _table("Held-out rows", "component", "rows", "nats", "excess", "accuracy", "worst")
     for part in report.components:
-        right = [one.accuracy for one in part.classes]
-        mean = sum(right) / len(right) if right else None
+        accuracy = [one.accuracy for one in part.categorical]
+        mean = sum(accuracy) / len(accuracy) if accuracy else None
         table.add_row(
             part.component,
-            f"{part.judged:,} of {part.rows:,}",
+            f"{part.held_out:,} of {part.rows:,}",
             f"{part.loss:.3f}",
+            _number(part.excess),
             _share(mean),
-            _share(min(right, default=None)),
+            _share(min(accuracy, default=None)),
         )
+    table.caption = (
+        "nats: negative log-likelihood per row. excess: nats above the true dynamics' own on the same rows, "
+        "where they are known; the rest is chance. accuracy: mean and worst of the categorical features."
+    )
     return table
 
 
-def _features(report: ModelReport) -> Table:
-    table = _table("Feature by feature", "feature", "nats", "right", "calibration error")
-    for name in ("error", "in spreads", "in 50%", "in 90%"):
-        table.add_column(name, justify="right")
+def _categorical(report: ModelReport) -> Table:
+    table = _table("Categorical features", "feature", "nats", "accuracy", "calib. error")
     for part in report.components:
-        if part.component == "available":  # a feature per agent and action: the sum above says enough
+        if part.component == "available":  # a feature per agent and action: the sum above is enough
             continue
-        for one in part.classes:
+        for one in part.categorical:
             shares = (_share(one.accuracy), _number(one.calibration_error))
             table.add_row(f"{part.component}: {one.feature}", f"{one.loss:.3f}", *shares)
-        for two in part.numbers:
-            errors = (_number(two.error), _number(two.error_in_spreads))
-            within = (_share(two.within_50), _share(two.within_90))
-            table.add_row(f"{part.component}: {two.feature}", f"{two.loss:.3f}", "", "", *errors, *within)
+    return table
+
+
+def _continuous(report: ModelReport) -> Table:
+    table = _table("Continuous features", "feature", "nats", "RMSE", "RMSE/std", "in 50%", "in 90%")
+    for part in report.components:
+        for one in part.continuous:
+            errors = (_number(one.rmse), _number(one.normalised_rmse))
+            within = (_share(one.within_50), _share(one.within_90))
+            table.add_row(f"{part.component}: {one.feature}", f"{one.loss:.3f}", *errors, *within)
+    table.caption = "in 50%, in 90%: how often the truth lies within the predicted central interval"
     return table
 
 
 def _visits(part: ComponentReport) -> Table:
-    table = _table(
-        f"The {part.component} by how often (s, a) was trained on", "times", "rows", "nats per row", "wrong"
-    )
+    title = f"The {part.component} by how often (s, a) was trained on"
+    known = part.excess is not None
+    table = _table(title, "times", "rows", "nats", "excess" if known else "wrong")
     for one in part.by_visits:
-        table.add_row(one.visits, f"{one.rows:,}", _number(one.loss), _share(one.wrong))
+        last = _number(one.excess) if known else _share(one.wrong)
+        table.add_row(one.visits, f"{one.rows:,}", _number(one.loss), last)
+    if not known:
+        table.caption = "wrong: some feature is not the likeliest, also where it is pure chance"
     return table
 
 
-def _truth(truth: TruthReport) -> Table:
-    table = _table(
-        "The dynamics against the true ones, exactly", "times (s, a) seen", "pairs", "variation", "impossible"
-    )
-    for one in truth.by_visits:
-        row = (f"{one.pairs:,}", _number(one.total_variation), _number(one.impossible))
-        table.add_row(one.visits, *row)
+def _exact(exact: ExactReport) -> Table:
+    title = "The dynamics against the true ones, exactly"
+    table = _table(title, "times (s, a) seen", "pairs", "total variation", "impossible")
+    for one in exact.by_visits:
+        table.add_row(one.visits, f"{one.pairs:,}", _number(one.total_variation), _number(one.impossible))
     table.add_section()
-    table.add_row("all", f"{truth.pairs:,}", _number(truth.total_variation), _number(truth.impossible))
+    table.add_row("all", f"{exact.pairs:,}", _number(exact.total_variation), _number(exact.impossible))
     table.caption = (
-        f"total variation at most {truth.largest:.4f}, and {truth.visited_total_variation:.4f} on average "
-        "over the data"
+        f"total variation at most {exact.largest:.4f}, and {exact.visited_total_variation:.4f} on average "
+        "over the data; impossible: the probability of next states that cannot follow"
     )
     return table
 
 
 def _open_loop(found: OpenLoopError) -> Table:
     steps = len(found.error[0])
-    shown = sorted({1, 2, 5, 10, 20, steps} & set(range(1, steps + 1)))
-    table = _table("Open-loop error after so many steps", "feature", *map(str, shown))
+    steps_shown = sorted({1, 2, 5, 10, 20, steps} & set(range(1, steps + 1)))
+    table = _table("Open-loop error after so many steps", "feature", *map(str, steps_shown))
     for name, error in zip(found.features, found.error, strict=True):
-        table.add_row(name, *(_number(error[step - 1]) for step in shown))
+        table.add_row(name, *(_number(error[step - 1]) for step in steps_shown))
     table.caption = f"{found.episodes:,} fresh episodes, {found.real_steps:,} real steps counted apart"
     return table
 
@@ -121,10 +138,10 @@ def _draw_calibration(axes: Any, report: ModelReport) -> None:
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, linestyle="--")
     for part in report.components:
         curve = part.calibration
-        places = ([one.confidence for one in curve], [one.right for one in curve])
+        places = ([one.confidence for one in curve], [one.accuracy for one in curve])
         if curve:
             axes.plot(*places, marker="o", markersize=3, label=part.component)
-    axes.set(xlabel="confidence", ylabel="share right", title="Calibration", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.set(xlabel="confidence", ylabel="accuracy", title="Calibration", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -137,15 +154,15 @@ def _draw_visits(axes: Any, report: ModelReport) -> None:
     middle = 0.4 - 0.5 * width
     labels = [one.visits for one in parts[0].by_visits]
     axes.set_xticks([place + middle for place in range(len(labels))], labels)
-    axes.set(xlabel="times (s, a) was trained on", ylabel="nats per row", title="Error by visits")
+    axes.set(xlabel="times (s, a) was trained on", ylabel="nats per row", title="Loss by visits")
     axes.legend(frameon=False, fontsize=8)
 
 
-def _draw_truth(axes: Any, report: ModelReport) -> None:
-    if report.truth is None:
+def _draw_exact(axes: Any, report: ModelReport) -> None:
+    if report.exact is None:
         return
     edges = [index / BINS for index in range(BINS)]
-    axes.bar(edges, report.truth.histogram, 1 / BINS, align="edge", edgecolor="white")
+    axes.bar(edges, report.exact.histogram, 1 / BINS, align="edge", edgecolor="white")
     axes.set(xlabel="total variation from the truth", ylabel="pairs (s, a)", title="Exact error", xlim=(0, 1))
     axes.set_yscale("symlog", linthresh=1)
 

@@ -1,0 +1,102 @@
+"""The settings of a model: which networks each component has, and how these are trained."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from marco.checks import check_positive
+from marco.model.inputs import ComponentName
+
+PredictorName = Literal["chain", "factored", "recurrent"]
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """How long and on what the networks are trained.
+
+    An epoch is as many gradient steps as would pass over the training rows once, but at least
+    `min_steps_per_epoch`; rows are drawn at random. After each epoch the likelihood of the held-out rows is
+    computed. A unit that has gained less than `min_delta` in `patience` epochs stops; the best of each unit
+    is kept.
+    """
+
+    learning_rate: float = 1e-3
+    batch_size: int = 128
+    max_epochs: int = 200
+    min_steps_per_epoch: int = 30
+    patience: int = 5
+    min_delta: float = 1e-3
+    """In nats per row."""
+    holdout: float = 0.3
+    """The share of the episodes that a member never trains on; each member holds out others."""
+    bootstrap: bool = False
+    """Whether each member trains on rows drawn with replacement."""
+    weight_decay: float = 0.0
+    ema_decay: float = 0.98
+    """The networks kept are exponential moving averages of those trained; 0 keeps the networks themselves."""
+
+    def __post_init__(self) -> None:
+        check_positive(
+            "FitConfig",
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            max_epochs=self.max_epochs,
+            min_steps_per_epoch=self.min_steps_per_epoch,
+            patience=self.patience,
+        )
+        for name, value in (("holdout", self.holdout), ("ema_decay", self.ema_decay)):
+            if not 0.0 <= value < 1.0:
+                raise ValueError(f"FitConfig: {name} must be at least 0 and below 1, got {value}.")
+        if self.holdout == 0.0:
+            raise ValueError("FitConfig: holdout=0 leaves nothing to stop by: hold out a share of the rows.")
+
+
+@dataclass(frozen=True)
+class PredictorConfig:
+    """The networks of one component: which, how large, and how many of them make the ensemble."""
+
+    kind: PredictorName = "chain"
+    hidden: tuple[int, ...] = (64, 64)
+    members: int = 5
+    training: FitConfig | None = None
+    """How this component is trained, if not as the others of its model are."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(PredictorName):
+            raise ValueError(
+                f"unknown predictor {self.kind!r}: there are {', '.join(get_args(PredictorName))}."
+            )
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"hidden sizes must be positive and at least one, got {self.hidden}.")
+        if self.members < 1:
+            raise ValueError(f"an ensemble needs at least 1 member, got members={self.members}.")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The networks of each component, and how they are trained."""
+
+    dynamics: PredictorConfig
+    reward: PredictorConfig
+    observation: PredictorConfig
+    termination: PredictorConfig
+    available: PredictorConfig
+    training: FitConfig
+    """Of every component that has no `training` of its own."""
+    distances: bool = True
+    """Whether distances within the state are inputs of the networks too."""
+
+    def __post_init__(self) -> None:
+        if self.available.kind != "factored":
+            raise ValueError(
+                f"ModelConfig: available must be factored, got {self.available.kind!r}: all actions are "
+                "predicted at once, so none can be conditioned on those before it."
+            )
+
+    def predictor(self, name: ComponentName) -> PredictorConfig:
+        """The networks of a component."""
+        predictor: PredictorConfig = getattr(self, name)
+        return predictor
+
+    def training_of(self, name: ComponentName) -> FitConfig:
+        """How a component is trained."""
+        return self.predictor(name).training or self.training
