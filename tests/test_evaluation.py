@@ -5,11 +5,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from helpers.zoo_toys import toy
+from marco.environments.bridge import make_bridge as bridge
 from marco.environments.delayed import Delayed
 from marco.environments.experts import SwitchProtocol
-from marco.environments.registry import bridge, make, optimum
+from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.evaluation import exact_value, sampled_value
+from marco.evaluation import evaluate, exact_value, sampled_value
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 
 
@@ -28,14 +30,14 @@ def test_the_protocol_is_worth_the_optimum(horizon, value):
     env = Switch(horizon=horizon)
     exact = exact_value(env, SwitchProtocol(env.spec))
     assert exact == pytest.approx(float(Fraction(value)), abs=1e-12)
-    assert optimum(env) == pytest.approx(exact, abs=1e-12)
+    assert env.optimum == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("length", [2, 3])
 def test_behind_a_bridge_the_protocol_is_worth_the_same(length):
     env = bridge(length=length, horizon=length + 6)
     assert exact_value(env, SwitchProtocol(env.spec)) == pytest.approx(20 / 27, abs=1e-12)
-    assert optimum(env) == pytest.approx(20 / 27, abs=1e-12)
+    assert env.optimum == pytest.approx(20 / 27, abs=1e-12)
 
 
 def random_riddle_value(agents, horizon):
@@ -91,21 +93,27 @@ def test_the_protocol_is_for_three():
         SwitchProtocol(Switch(4).spec)
 
 
-def test_worlds_are_made_by_name_with_their_settings():
-    assert make("switch", agents=4, horizon=8) == Switch(4, 8)
-    assert make("bridge", length=2).spec.agents[0].observation_width == 3 + 2
-    assert optimum(make("switch", agents=4)) is None
-    assert optimum(make("reference")) is None
+def test_evaluate_is_exact_where_that_is_cheap_and_else_samples():
+    env = Switch()
+    team = SwitchProtocol(env.spec)
+    exact = evaluate(env, team)
+    assert (exact.exact, exact.episodes, exact.steps) == (True, 0, 0)
+    assert exact.mean == exact_value(env, team)
+    assert exact.interval == (exact.mean, exact.mean)
+    sampled = evaluate(Reference(horizon=3), RandomPolicy(), 50, 7)
+    assert (sampled.exact, sampled.episodes, sampled.steps) == (False, 50, 150)
+    assert sampled == sampled_value(jax.random.key(7), Reference(horizon=3), RandomPolicy(), 50)
+    assert sampled == evaluate(Reference(horizon=3), RandomPolicy(), 50, jax.random.key(7))
+    low, high = sampled.interval
+    assert high - low == pytest.approx(2 * 1.96 * sampled.standard_error)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("swich", {}, "unknown world 'swich': the built-in ones are switch, bridge, reference, delayed"),
-        ("switch", {"lenght": 3}, "switch has no setting 'lenght': it has agents, horizon"),
-        ("switch", {"horizon": 0}, "horizon of at least 1, got 0"),
-    ],
-)
-def test_unknown_worlds_and_settings_are_refused(name, settings, message):
-    with pytest.raises(ValueError, match=message):
-        make(name, **settings)
+def test_evaluate_samples_beyond_the_limit_of_histories(monkeypatch):
+    monkeypatch.setattr("marco.evaluation.EXACT_LIMIT", 10)
+    assert not evaluate(Switch(), RandomPolicy(), 20).exact
+
+
+def test_evaluate_plays_host_environments_one_episode_after_the_other():
+    env = toy(reward="sum")
+    estimate = evaluate(env, RandomPolicy(), 3)
+    assert tuple(estimate) == (15.0, 0.0, 3, 15)  # five steps of 1 and 2

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.environments.registry import bridge
+from marco.environments.bridge import make_bridge as bridge
 from marco.environments.switch import Switch
 from marco.networks import TeamNetwork
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy, RecurrentPolicy

@@ -29,12 +29,19 @@ def test_blocks_stand_one_after_the_other():
     assert blocks(features) == [slice(0, 2), slice(2, 3), slice(3, 7)]
 
 
-def test_composite_actions_run_fastest_over_the_first_factor():
+def test_composite_actions_run_fastest_over_the_first_component():
     agent = Agent(
         "a", (ActionComponent("move", 5, tuple("SLRDU")), ActionComponent("message", 10)), (binary("b"),)
     )
     assert agent.num_actions == 50
     assert agent.action_label(2 + 5 * 7) == "R, message 7"
+    assert agent.components_of(2 + 5 * 7) == (2, 7)
+    assert agent.action_of((2, 7)) == 2 + 5 * 7
+    for kind in (np.arange(50), jnp.arange(50)):
+        move, message = agent.components_of(kind)
+        np.testing.assert_array_equal(move, np.tile(np.arange(5), 10))
+        np.testing.assert_array_equal(message, np.repeat(np.arange(10), 5))
+        np.testing.assert_array_equal(agent.action_of((move, message)), np.arange(50))
 
 
 def test_unequal_agents_are_padded():

@@ -1,4 +1,4 @@
-"""Play: a policy in a world gives an Episode, compiled in JAX worlds and by a host loop elsewhere."""
+"""Play: a policy in an environment gives an Episode; compiled in JAX, by a host loop elsewhere."""
 
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment, HostWorld
+from marco.environments.user_code import noted
 from marco.policies.base import Memory, Policy
 from marco.sampling import draw
 from marco.types import Episode, Spec, TimeStep
@@ -19,8 +20,8 @@ def rollout(
 ) -> Episode:
     """Play one episode to the horizon; steps after the end are masked.
 
-    With a `limit` the episode is cut off after so many steps: nothing is done in the world any more. Works
-    under `jit` and `vmap`, over keys, worlds and policies alike.
+    With a `limit` the episode is cut off after so many steps: nothing is done in the environment any
+    more. Works under `jit` and `vmap`, over keys, environments and policies alike.
     """
     key_reset, key_play = jax.random.split(key)
     state, first = env.reset(key_reset)
@@ -45,7 +46,7 @@ def rollout(
 
 
 def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
-    """Refuse a policy that was made for a world of another shape, before anything is compiled."""
+    """Refuse a policy that was made for an environment of another shape, before anything is compiled."""
     needed = (spec.num_agents, spec.num_actions)
     try:
         given = jax.eval_shape(lambda shown: policy(policy.start(), shown)[1], timestep).shape
@@ -54,7 +55,7 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
     if given != needed:
         raise ValueError(
             f"{spec.name} needs action probabilities of the shape {needed}, agents by actions, "
-            f"but this policy gives {given}: it was made for another world."
+            f"but this policy gives {given}: it was made for another environment."
         )
 
 
@@ -66,7 +67,7 @@ def rollouts(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int)
 
 
 def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> Episode:
-    """An Episode from the first moment, the moments after each step, and what was done between them."""
+    """An Episode from the first timestep, the timesteps after each step, and the actions between them."""
 
     def with_first(name: str) -> Array:
         return jnp.concatenate([getattr(first, name)[None], getattr(steps, name)])
@@ -83,25 +84,39 @@ def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> E
     )
 
 
-def play(key: PRNGKeyArray, world: HostWorld, policy: Policy, limit: int | None = None) -> Episode:
-    """Play one episode in a host world: a Python loop around a compiled policy.
+def play(
+    key: PRNGKeyArray, env: Environment | HostWorld, policy: Policy, limit: int | None = None
+) -> Episode:
+    """Play one episode: compiled in a JAX environment, elsewhere a Python loop around a compiled policy.
 
-    The Episode is padded to the horizon as `rollout` pads it, with numpy arrays; with a `limit` it is cut
-    off after so many steps.
+    The Episode has numpy arrays and is padded to the horizon; with a `limit` it is cut off after so many
+    steps.
     """
-    horizon = world.spec.horizon
+    if isinstance(env, Environment):
+        most = None if limit is None else jnp.int32(limit)
+        return jax.tree.map(np.asarray, _rollout(key, env, policy, most))
+    horizon, name = env.spec.horizon, env.spec.name
     key_seed, key_play = jax.random.split(key)
-    timestep = world.reset(int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max)))
-    check_fit(world.spec, policy, timestep)
+    seed = int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max))
+    with noted(f"reset(seed={seed}) of {name}"):
+        timestep = env.reset(seed)
+    check_fit(env.spec, policy, timestep)
     steps, actions, memory = [timestep], [], policy.start()
     for key_act in jax.random.split(key_play, horizon)[:limit]:
-        memory, chosen = _decide(key_act, policy, memory, timestep)
-        timestep = world.step(np.asarray(chosen))
+        memory, drawn = _decide(key_act, policy, memory, timestep)
+        chosen = np.asarray(drawn)
+        with noted(
+            f"step {len(steps)} after reset(seed={seed}) of {name}, with the actions {chosen.tolist()}"
+        ):
+            timestep = env.step(chosen)
         steps.append(timestep)
-        actions.append(np.asarray(chosen))
+        actions.append(chosen)
         if timestep.last:
             break
     return _pad(steps, actions, horizon)
+
+
+_rollout = jax.jit(rollout)
 
 
 @jax.jit

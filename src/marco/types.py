@@ -1,17 +1,17 @@
-"""The words every module shares: what a world looks like (Spec) and what playing it gives (Episode).
+"""The types every module shares: the shape of an environment (Spec) and what playing it gives (Episode).
 
 Axes, in the order in which they always stand:
 
     T  time            B  batch of episodes        N  agents
     A  actions         O  observation columns      S  state columns
-    K  outcomes of chance, or classes of a feature
+    K  random outcomes, or classes of a feature
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,16 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 NO_ACTION = -1
 """The previous action at the first step, where there is none. Its one-hot code is all zeros."""
 
+ActionIndex = TypeVar("ActionIndex", int, np.ndarray, Array)
+"""One action or an array of them, each as one number."""
+
 
 @dataclass(frozen=True)
 class Categorical:
-    """A feature with finitely many classes, shown as a one-hot block of columns.
+    """A feature with finitely many classes, encoded as a one-hot block of columns.
 
-    With `blank`, class 0 is shown by no column at all: a light that is off, a word not yet spoken. A
-    yes-or-no feature is thus one column. `low` and `high` are what a column shows when it is off and on.
+    With `blank`, class 0 is the block with no column on: a light that is off, a word not yet spoken. A
+    yes-or-no feature is thus one column. `low` and `high` are the values of a column that is off and on.
     """
 
     name: str
@@ -49,16 +52,15 @@ class Categorical:
 
     @property
     def width(self) -> int:
-        """How many columns show the feature."""
         return self.size - self.blank
 
     def encode(self, index: Int[Array, "*batch"]) -> Float[Array, "*batch width"]:
-        """The columns that show class `index`."""
+        """The columns of class `index`."""
         hot = jax.nn.one_hot(index - self.blank, self.width, dtype=jnp.float32)
         return self.low + (self.high - self.low) * hot
 
     def decode(self, block: Float[Array, "*batch width"]) -> Int[Array, "*batch"]:
-        """The class that the columns show: the largest column, or the blank if none is nearer to on."""
+        """The class of a block: its largest column, or the blank if no column is nearer to on than to off."""
         middle = 0.5 * (self.low + self.high)
         if self.blank:
             nothing = jnp.full((*block.shape[:-1], 1), middle, block.dtype)
@@ -66,7 +68,7 @@ class Categorical:
         return jnp.argmax(block, axis=-1).astype(jnp.int32)
 
     def label(self, index: int) -> str:
-        """The class in words."""
+        """The name of a class."""
         return self.labels[index] if self.labels else str(index)
 
 
@@ -86,17 +88,17 @@ Feature = Categorical | Continuous
 
 
 def binary(name: str, labels: tuple[str, str] = ("no", "yes")) -> Categorical:
-    """A yes-or-no feature, shown as one column of 0 or 1."""
+    """A yes-or-no feature: one column of 0 or 1."""
     return Categorical(name, size=2, blank=True, labels=labels)
 
 
 def total_width(features: Sequence[Feature]) -> int:
-    """How many columns the features fill together."""
+    """The number of columns of all the features together."""
     return sum(feature.width for feature in features)
 
 
 def blocks(features: Sequence[Feature]) -> list[slice]:
-    """Where each feature's columns stand in a vector of them all."""
+    """The slice of each feature in the vector of all columns."""
     ends = np.cumsum([0, *(feature.width for feature in features)]).tolist()
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -112,18 +114,21 @@ class ActionComponent:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(
-                f"action factor {self.name!r} must have at least one value, got size={self.size}."
+                f"action component {self.name!r} must have at least one value, got size={self.size}."
             )
         if self.labels and len(self.labels) != self.size:
             raise ValueError(
-                f"action factor {self.name!r} has {self.size} values but {len(self.labels)} labels: "
+                f"action component {self.name!r} has {self.size} values but {len(self.labels)} labels: "
                 "give one each."
             )
 
 
 @dataclass(frozen=True)
 class Agent:
-    """What one agent can do and see. An action index runs fastest over the first factor."""
+    """The actions and observations of one agent.
+
+    An action is one number. Where it has several components, the first component runs fastest.
+    """
 
     name: str
     actions: tuple[ActionComponent, ...]
@@ -131,21 +136,35 @@ class Agent:
 
     @property
     def num_actions(self) -> int:
-        """How many actions the agent has, all factors combined."""
-        return int(np.prod([factor.size for factor in self.actions]))
+        """How many actions the agent has, all components combined."""
+        return int(np.prod([component.size for component in self.actions]))
 
     @property
     def observation_width(self) -> int:
-        """How many columns the agent sees."""
         return total_width(self.observation)
+
+    def components_of(self, action: ActionIndex) -> tuple[ActionIndex, ...]:
+        """The value of each component of an action, or of an array of actions."""
+        values: list[ActionIndex] = []
+        for component in self.actions[:-1]:
+            values.append(action % component.size)
+            action = action // component.size
+        values.append(action)
+        return tuple(values)
+
+    def action_of(self, values: Sequence[ActionIndex]) -> ActionIndex:
+        """The action with these components: the inverse of `components_of`."""
+        action = values[-1]
+        for component, value in zip(self.actions[-2::-1], values[-2::-1], strict=True):
+            action = value + component.size * action
+        return action
 
     def action_label(self, action: int) -> str:
         """The action in words."""
-        words = []
-        for factor in self.actions:
-            action, value = divmod(action, factor.size)
-            words.append(factor.labels[value] if factor.labels else f"{factor.name} {value}")
-        return ", ".join(words)
+        return ", ".join(
+            component.labels[value] if component.labels else f"{component.name} {value}"
+            for component, value in zip(self.actions, self.components_of(action), strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -163,15 +182,14 @@ class Spec:
 
     def __post_init__(self) -> None:
         if not self.agents:
-            raise ValueError(f"world {self.name!r} needs at least one agent.")
+            raise ValueError(f"environment {self.name!r} needs at least one agent.")
         if not self.state:
-            raise ValueError(f"world {self.name!r} needs at least one state feature.")
+            raise ValueError(f"environment {self.name!r} needs at least one state feature.")
         if self.horizon < 1:
-            raise ValueError(f"world {self.name!r} needs a horizon of at least 1, got {self.horizon}.")
+            raise ValueError(f"environment {self.name!r} needs a horizon of at least 1, got {self.horizon}.")
 
     @property
     def num_agents(self) -> int:
-        """N."""
         return len(self.agents)
 
     @cached_property
@@ -202,7 +220,7 @@ class Spec:
 
 
 class TimeStep(NamedTuple):
-    """What a world shows at one moment. The reward and the two ends are those of the step that led here."""
+    """What an environment returns at one timestep. The reward and the two ends are those of the last step."""
 
     observation: Float[Array, "N O"]
     state: Float[Array, " S"]
@@ -214,15 +232,14 @@ class TimeStep(NamedTuple):
 
     @property
     def last(self) -> Bool[ArrayLike, ""]:
-        """Whether the episode is over."""
         return self.terminated | self.truncated
 
 
 class Episode(NamedTuple):
     """One episode, time first; a batch of them has the axes T B.
 
-    What the world shows stands at T + 1 moments (the terminal one included), what happens between them
-    at T. Steps after the end have `mask` False: nothing changes in them and they pay nothing.
+    Observations, state and available actions have T + 1 timesteps (the terminal one included), actions and
+    rewards T. Steps after the end have `mask` False: nothing changes in them and their reward is 0.
     """
 
     observation: Float[Array, "T+1 N O"]
@@ -236,12 +253,10 @@ class Episode(NamedTuple):
 
     @property
     def length(self) -> Int[ArrayLike, "*batch"]:
-        """How many steps were really taken."""
         return self.mask.sum(axis=0)
 
     @property
     def undiscounted_return(self) -> Float[ArrayLike, "*batch"]:
-        """The sum of the rewards."""
         return (self.reward * self.mask).sum(axis=0)
 
 
@@ -252,15 +267,13 @@ def action_table(spec: Spec, factored: bool) -> Float[np.ndarray, "N A heads"]:
         return np.broadcast_to(
             np.eye(spec.num_actions, dtype=np.float32), (spec.num_agents,) + (spec.num_actions,) * 2
         )
-    width = max(sum(factor.size for factor in agent.actions) for agent in spec.agents)
+    width = max(sum(component.size for component in agent.actions) for agent in spec.agents)
     table = np.zeros((spec.num_agents, spec.num_actions, width), np.float32)
     for index, agent in enumerate(spec.agents):
         actions, offset = np.arange(agent.num_actions), 0
-        rest = actions
-        for factor in agent.actions:
-            rest, value = np.divmod(rest, factor.size)
+        for component, value in zip(agent.actions, agent.components_of(actions), strict=True):
             table[index, actions, offset + value] = 1.0
-            offset += factor.size
+            offset += component.size
     return table
 
 
@@ -270,8 +283,8 @@ def is_identity(spec: Spec, factored: bool) -> bool:
     return not factored or all(len(agent.actions) == 1 for agent in spec.agents)
 
 
-def previous_actions(episode: Episode) -> Int[Array, "moments *batch N"]:
-    """The actions before each moment of an episode; none before the first."""
+def previous_actions(episode: Episode) -> Int[Array, "timesteps *batch N"]:
+    """The actions before each timestep of an episode; none before the first."""
     none = jnp.full_like(episode.actions[:1], -1)
     return jnp.concatenate([none, episode.actions])
 
@@ -286,7 +299,7 @@ def concatenate_observations(
 
 
 def split_observations(spec: Spec, columns: Float[Array, "*batch columns"]) -> Float[Array, "*batch N O"]:
-    """The inverse of `together`."""
+    """The inverse of `concatenate_observations`."""
     rows, at = [], 0
     for agent in spec.agents:
         own = columns[..., at : at + agent.observation_width]

@@ -5,9 +5,10 @@ import pytest
 
 from helpers.contract import check_contract
 from marco.environments.adapters.jaxmarl import JaxMARLWorld
+from marco.environments.bridge import make_bridge as bridge
 from marco.environments.delayed import Delayed
 from marco.environments.reference import Reference
-from marco.environments.registry import bridge
+from marco.environments.registry import make
 from marco.environments.switch import Switch
 from marco.environments.tabular import from_tables
 from marco.policies.base import RandomPolicy
@@ -30,7 +31,7 @@ def random_table(seed=0, states=5, actions=(2, 3), observations=(3, 2), horizon=
     )
 
 
-WORLDS = {
+ENVIRONMENTS = {
     "switch": Switch(),
     "switch, 5 agents": Switch(5, 10),
     "bridge": bridge(),
@@ -39,16 +40,17 @@ WORLDS = {
     "delayed by 1": Delayed(agents=3, delay=1, horizon=7),
     "reference": Reference(),
     "tabular, unequal agents": random_table(),
+    "dectiger": make("dectiger"),
 }
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_world_keeps_the_contract(name):
-    check_contract(WORLDS[name])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environment_keeps_the_contract(name):
+    check_contract(ENVIRONMENTS[name])
 
 
 @pytest.mark.parametrize("name", ["switch_riddle", "MPE_simple_reference_v3"])
-def test_a_jaxmarl_world_keeps_the_contract(name):
+def test_a_jaxmarl_environment_keeps_the_contract(name):
     import jaxmarl
 
     check_contract(JaxMARLWorld(jaxmarl.make(name)))

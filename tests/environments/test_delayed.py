@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from marco.environments.delayed import NONE, PRESS, TAKE, Delayed
-from marco.environments.registry import optimum
 
 
 def play_actions(env, script):
@@ -48,7 +47,7 @@ def test_the_best_team_takes_every_delay_plus_one_steps():
     env = Delayed(delay=3, horizon=9)
     cycle = [PRESS, NONE, NONE, TAKE]
     shown = play_actions(env, cycle * 2 + [NONE])
-    assert sum(float(t.reward) for t in shown) == optimum(env) == 2.0
+    assert sum(float(t.reward) for t in shown) == env.optimum == 2.0
     assert shown[-1].truncated
     assert not shown[-1].terminated
 

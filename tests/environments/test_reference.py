@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marco.environments.experts import GoToCentroid, StandStill, TellAndGo
-from marco.environments.reference import Reference, ReferenceWorld
+from marco.environments.reference import Reference, ReferenceState
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import NO_ACTION, blocks
@@ -14,8 +14,8 @@ from marco.types import NO_ACTION, blocks
 HORIZON = 25
 
 
-def one_world(**changes) -> ReferenceWorld:
-    return ReferenceWorld(
+def one_world(**changes) -> ReferenceState:
+    return ReferenceState(
         positions=jnp.array([[0.0, 0.0], [1.0, 1.0]]),
         velocities=jnp.zeros((2, 2)),
         landmarks=jnp.array([[3.0, 4.0], [1.0, 0.0], [-1.0, 0.0]]),
@@ -88,11 +88,11 @@ def test_central_state_shows_every_field_where_the_spec_says():
 # --- mpe2, step by step ------------------------------------------------------------------------------------
 
 
-def mpe2_world(scene) -> ReferenceWorld:
+def mpe2_world(scene) -> ReferenceState:
     """Our world from mpe2's own objects: agent i's `goal_b` is where its partner has to go."""
     goals = [scene.landmarks.index(agent.goal_b) for agent in scene.agents][::-1]
     words = [int(agent.state.c.argmax()) + 1 if agent.state.c.any() else 0 for agent in scene.agents]
-    return ReferenceWorld(
+    return ReferenceState(
         positions=jnp.array([agent.state.p_pos for agent in scene.agents], jnp.float32),
         velocities=jnp.array([agent.state.p_vel for agent in scene.agents], jnp.float32),
         landmarks=jnp.array([landmark.state.p_pos for landmark in scene.landmarks], jnp.float32),

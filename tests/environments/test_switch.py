@@ -3,13 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.environments.bridge import END, LEFT, RIGHT, BridgeWorld
-from marco.environments.registry import bridge
-from marco.environments.switch import NONE, OFF, ON, TELL, Switch, SwitchWorld
+from marco.environments.bridge import END, LEFT, RIGHT, BridgeState
+from marco.environments.bridge import make_bridge as bridge
+from marco.environments.switch import NONE, OFF, ON, TELL, Switch, SwitchState
 
 
 def world_of(visitor, light, visited):
-    return SwitchWorld(jnp.int32(visitor), jnp.bool_(light), jnp.array(visited, bool))
+    return SwitchState(jnp.int32(visitor), jnp.bool_(light), jnp.array(visited, bool))
 
 
 def joint(*actions):
@@ -61,7 +61,7 @@ def test_one_agent_is_refused():
 
 
 def on_bridge(*positions):
-    return BridgeWorld(jnp.array(positions, jnp.int32), bridge().start(jnp.int32(0)).riddle)
+    return BridgeState(jnp.array(positions, jnp.int32), bridge().start(jnp.int32(0)).riddle)
 
 
 def test_crossing_moves_are_clipped_and_the_room_is_empty():
@@ -93,14 +93,14 @@ def test_ending_pays_nothing_on_the_bridge_and_in_the_room():
     env = bridge()
     ended = env.successor(on_bridge(0, 0, 0), joint(RIGHT, END, RIGHT), jnp.int32(0))
     assert (float(ended.reward), bool(ended.terminated)) == (0.0, True)
-    riddle = BridgeWorld(jnp.array([3, 3, 3]), world_of(0, True, (1, 1, 1)))
+    riddle = BridgeState(jnp.array([3, 3, 3]), world_of(0, True, (1, 1, 1)))
     ended = env.successor(riddle, joint(END, NONE, NONE), jnp.int32(0))
     assert (float(ended.reward), bool(ended.terminated)) == (0.0, True)
 
 
 def test_left_and_right_do_nothing_in_the_riddle_and_the_rest_is_the_riddles():
     env = bridge()
-    riddle = BridgeWorld(jnp.array([3, 3, 3], jnp.int32), world_of(0, True, (1, 0, 1)))
+    riddle = BridgeState(jnp.array([3, 3, 3], jnp.int32), world_of(0, True, (1, 0, 1)))
     moved = env.successor(riddle, joint(LEFT, NONE, NONE), jnp.int32(1))
     np.testing.assert_array_equal(moved.world.positions, [3, 3, 3])
     assert bool(moved.world.riddle.light)

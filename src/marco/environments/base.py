@@ -1,6 +1,7 @@
-"""The contract of every world: a Dec-POMDP as a pytree, with no hidden state and no auto-reset."""
+"""The contract of every environment: a Dec-POMDP as a pytree, with no hidden state and no auto-reset."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -9,17 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.policies.base import Policy
 from marco.sampling import draw
-from marco.types import NO_ACTION, Spec, TimeStep
+from marco.types import NO_ACTION, Episode, Spec, TimeStep
 
-World = Any
-"""The full state of an environment, with what its agents now see."""
+InnerState = Any
+"""The full state of an environment (a pytree), with what its agents now see."""
 
 
 class EnvironmentState(NamedTuple):
-    """Where an episode stands."""
+    """The state of an episode: the environment's inner state, and the clock."""
 
-    world: Any
+    world: InnerState
     time: Int[Array, ""]
     previous_actions: Int[Array, " N"]
     terminated: Bool[Array, ""]
@@ -30,45 +32,60 @@ class EnvironmentState(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """What one joint action does to the world."""
+    """What one joint action leads to."""
 
-    world: Any
+    world: InnerState
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
 
 
 class Environment(eqx.Module):
-    """A Dec-POMDP. A world writes the six abstract parts; `reset` and `step` are the same for all.
+    """A Dec-POMDP. A subclass writes the six abstract parts; `reset` and `step` are the same for all.
 
-    A true world holds static fields only, a learned one its weights as leaves. It is passed to compiled
-    functions as an argument, never closed over, so that another world of the same shape costs no new
-    compilation.
+    A true environment holds static fields only, a learned one its weights as leaves. It is passed to
+    compiled functions as an argument, never closed over, so that another one of the same shape costs no new
+    compilation. A subclass may add its optimum, an expert team and a drawing.
     """
 
     @property
     @abstractmethod
     def spec(self) -> Spec:
-        """The shape of the world."""
+        """The shape of the environment."""
 
     @abstractmethod
-    def initial(self, key: PRNGKeyArray) -> World:
+    def initial(self, key: PRNGKeyArray) -> InnerState:
         """Draw the start of an episode."""
 
     @abstractmethod
-    def transition(self, key: PRNGKeyArray, world: World, actions: Int[Array, " N"]) -> Transition:
+    def transition(self, key: PRNGKeyArray, world: InnerState, actions: Int[Array, " N"]) -> Transition:
         """Draw what the joint action does: the next state, the team's reward, whether that is the end."""
 
     @abstractmethod
-    def observe(self, world: World) -> Float[Array, "N O"]:
+    def observe(self, world: InnerState) -> Float[Array, "N O"]:
         """What each agent sees now."""
 
     @abstractmethod
-    def available(self, world: World) -> Bool[Array, "N A"]:
-        """Which actions each agent may take now."""
+    def available(self, world: InnerState) -> Bool[Array, "N A"]:
+        """The actions that each agent may take now."""
 
     @abstractmethod
-    def central(self, world: World) -> Float[Array, " S"]:
+    def central(self, world: InnerState) -> Float[Array, " S"]:
         """The central state, Markov, as the columns that `spec.state` describes."""
+
+    @property
+    def optimum(self) -> float | None:
+        """The value of the best decentralised team, where it is known."""
+        return None
+
+    def expert(self) -> Policy | None:
+        """A hand-written team, where there is one."""
+        return None
+
+    def draw_timestep(self, axes: Any, episode: Episode, t: int) -> None:
+        """Draw timestep `t` of an episode into matplotlib's axes; as text, unless a subclass knows better."""
+        from marco.environments.pictures import draw_as_text
+
+        draw_as_text(self.spec, axes, episode, t)
 
     def reset(self, key: PRNGKeyArray) -> tuple[EnvironmentState, TimeStep]:
         """Begin an episode."""
@@ -77,7 +94,7 @@ class Environment(eqx.Module):
     def step(
         self, key: PRNGKeyArray, state: EnvironmentState, actions: Int[Array, " N"]
     ) -> tuple[EnvironmentState, TimeStep]:
-        """Take one step. The true terminal state is shown; after the end nothing changes any more."""
+        """Take one step. The terminal state is the true one; after the end nothing changes any more."""
         if actions.shape != (self.spec.num_agents,):
             raise ValueError(
                 f"{self.spec.name} takes one action for each of its {self.spec.num_agents} agents, "
@@ -85,22 +102,22 @@ class Environment(eqx.Module):
             )
         return self.advance(state, actions, self.transition(key, state.world, actions))
 
-    def begin(self, world: World) -> tuple[EnvironmentState, TimeStep]:
-        """Put a drawn start into effect."""
+    def begin(self, world: InnerState) -> tuple[EnvironmentState, TimeStep]:
+        """The first timestep of an episode, from a drawn start."""
         nobody_acted = jnp.full((self.spec.num_agents,), NO_ACTION, jnp.int32)
         state = EnvironmentState(world, jnp.int32(0), nobody_acted, jnp.bool_(False))
-        return state, self._show(state, jnp.float32(0.0))
+        return state, self._timestep(state, jnp.float32(0.0))
 
     def advance(
         self, state: EnvironmentState, actions: Int[Array, " N"], transition: Transition
     ) -> tuple[EnvironmentState, TimeStep]:
-        """Put a drawn transition into effect: the clock, the ends, and the stillness after them."""
+        """Apply a drawn transition: the clock, the two ends, and no change after them."""
         moved = EnvironmentState(transition.world, state.time + 1, actions, transition.terminated)
         over = state.over(self.spec.horizon)
         after = jax.tree.map(lambda old, new: jnp.where(over, old, new), state, moved)
-        return after, self._show(after, jnp.where(over, 0.0, transition.reward).astype(jnp.float32))
+        return after, self._timestep(after, jnp.where(over, 0.0, transition.reward).astype(jnp.float32))
 
-    def _show(self, state: EnvironmentState, reward: Float[Array, ""]) -> TimeStep:
+    def _timestep(self, state: EnvironmentState, reward: Float[Array, ""]) -> TimeStep:
         return TimeStep(
             observation=self.observe(state.world),
             state=self.central(state.world),
@@ -113,7 +130,7 @@ class Environment(eqx.Module):
 
 
 class FiniteEnvironment(Environment):
-    """A world whose chance can be enumerated: it draws one of finitely many outcomes at every step.
+    """An environment that draws one of finitely many outcomes at every step, so that they can be enumerated.
 
     That makes exact values, exact model errors and tables possible. What the agents see is a function of
     the outcome, so an observation drawn at random is part of it.
@@ -124,40 +141,52 @@ class FiniteEnvironment(Environment):
         """The probabilities of the outcomes at the start."""
 
     @abstractmethod
-    def start(self, outcome: Int[Array, ""]) -> World:
-        """The start that an outcome leads to."""
+    def start(self, outcome: Int[Array, ""]) -> InnerState:
+        """The inner state in which an outcome of the start begins."""
 
     @abstractmethod
-    def outcome_probabilities(self, world: World, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+    def outcome_probabilities(self, world: InnerState, actions: Int[Array, " N"]) -> Float[Array, " K"]:
         """The probabilities of the outcomes of a joint action."""
 
     @abstractmethod
-    def successor(self, world: World, actions: Int[Array, " N"], outcome: Int[Array, ""]) -> Transition:
+    def successor(self, world: InnerState, actions: Int[Array, " N"], outcome: Int[Array, ""]) -> Transition:
         """What an outcome of a joint action leads to."""
 
-    def initial(self, key: PRNGKeyArray) -> World:
-        """Draw the start of an episode."""
+    def initial(self, key: PRNGKeyArray) -> InnerState:
         return self.start(draw(key, self.start_probabilities()))
 
-    def transition(self, key: PRNGKeyArray, world: World, actions: Int[Array, " N"]) -> Transition:
-        """Draw one outcome of the joint action."""
+    def transition(self, key: PRNGKeyArray, world: InnerState, actions: Int[Array, " N"]) -> Transition:
         return self.successor(world, actions, draw(key, self.outcome_probabilities(world, actions)))
 
 
 class WorldError(RuntimeError):
-    """A world outside MARCO did what its own description rules out."""
+    """An environment outside MARCO did what its own description rules out."""
 
 
 @runtime_checkable
 class HostWorld(Protocol):
-    """A world outside JAX: a PettingZoo environment, a simulator, a robot. It keeps its own state."""
+    """An environment outside JAX: PettingZoo, a simulator, a robot. It keeps its own state.
+
+    It may also have an `optimum`, an `expert` and a `draw_timestep`, as `Environment` has.
+    """
 
     @property
     def spec(self) -> Spec:
-        """The shape of the world."""
+        """The shape of the environment."""
 
     def reset(self, seed: int) -> TimeStep:
         """Begin an episode. Arrays are numpy's."""
 
     def step(self, actions: Int[np.ndarray, " N"]) -> TimeStep:
         """Take one real step."""
+
+
+def optimum_of(env: Environment | HostWorld) -> float | None:
+    """The value of the best decentralised team, where the environment knows it."""
+    return getattr(env, "optimum", None)
+
+
+def expert_of(env: Environment | HostWorld) -> Policy | None:
+    """The hand-written team of an environment, where there is one."""
+    expert: Callable[[], Policy | None] | None = getattr(env, "expert", None)
+    return expert() if expert is not None else None

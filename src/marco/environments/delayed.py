@@ -14,7 +14,7 @@ NONE, PRESS, TAKE = range(3)
 ACTIONS = ("None", "Press", "Take")
 
 
-class DelayedWorld(NamedTuple):
+class DelayedState(NamedTuple):
     """Steps until the light turns on (0: none is due), and the light."""
 
     countdown: Int[Array, ""]
@@ -40,42 +40,44 @@ class Delayed(FiniteEnvironment):
 
     @property
     def spec(self) -> Spec:
-        """The shape of the world."""
         return _spec(self.agents, self.delay, self.horizon)
 
+    @property
+    def optimum(self) -> float | None:
+        return float(self.horizon // (self.delay + 1))
+
     def start_probabilities(self) -> Float[Array, " K"]:
-        """There is but one start."""
+        """There is only one start."""
         return jnp.ones((1,))
 
-    def start(self, outcome: Int[Array, ""]) -> DelayedWorld:
+    def start(self, outcome: Int[Array, ""]) -> DelayedState:
         """Dark, and nothing pressed."""
-        return DelayedWorld(jnp.int32(0), jnp.bool_(False))
+        return DelayedState(jnp.int32(0), jnp.bool_(False))
 
-    def outcome_probabilities(self, world: DelayedWorld, actions: Int[Array, " N"]) -> Float[Array, " K"]:
-        """Nothing is left to chance."""
+    def outcome_probabilities(self, world: DelayedState, actions: Int[Array, " N"]) -> Float[Array, " K"]:
+        """Nothing is random."""
         return jnp.ones((1,))
 
     def successor(
-        self, world: DelayedWorld, actions: Int[Array, " N"], outcome: Int[Array, ""]
+        self, world: DelayedState, actions: Int[Array, " N"], outcome: Int[Array, ""]
     ) -> Transition:
-        """Count down, or start to."""
         taken = jnp.any(actions == TAKE)
         started = jnp.any(actions == PRESS) & ~world.light & (world.countdown == 0)
         running = jnp.where(started, self.delay, world.countdown)
         turns_on = running == 1
         light = turns_on | (world.light & ~taken)
         reward = jnp.where(taken, jnp.where(world.light, 1.0, -1.0), 0.0)
-        return Transition(DelayedWorld(jnp.maximum(running - 1, 0), light), reward, jnp.bool_(False))
+        return Transition(DelayedState(jnp.maximum(running - 1, 0), light), reward, jnp.bool_(False))
 
-    def observe(self, world: DelayedWorld) -> Float[Array, "N O"]:
+    def observe(self, world: DelayedState) -> Float[Array, "N O"]:
         """The light, and nothing else."""
         return jnp.full((self.agents, 1), world.light, jnp.float32)
 
-    def available(self, world: DelayedWorld) -> Bool[Array, "N A"]:
+    def available(self, world: DelayedState) -> Bool[Array, "N A"]:
         """Everything, always."""
         return jnp.ones((self.agents, len(ACTIONS)), bool)
 
-    def central(self, world: DelayedWorld) -> Float[Array, " S"]:
+    def central(self, world: DelayedState) -> Float[Array, " S"]:
         """The countdown and the light."""
         countdown = self.spec.state[0]
         assert isinstance(countdown, Categorical)
@@ -87,5 +89,5 @@ def _spec(agents: int, delay: int, horizon: int) -> Spec:
     light = binary("light on")
     action = (ActionComponent("action", len(ACTIONS), ACTIONS),)
     team = tuple(Agent(str(i), action, (light,)) for i in range(agents))
-    # The countdown shows the steps left after this one, so its largest value is delay - 1.
+    # The countdown is the number of steps left after this one, so its largest value is delay - 1.
     return Spec("delayed", team, (Categorical("countdown", delay, blank=True), light), horizon)

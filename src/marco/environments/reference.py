@@ -1,12 +1,12 @@
 """Simple reference: two agents, three landmarks; each agent knows only where its partner has to go.
 
-The world of the particle environments (MPE), step by step as the maintained package `mpe2` has it in
+The environment of MPE (particle environments), step by step as the maintained package `mpe2` has it in
 `simple_reference_v3`. Conventions differ between libraries; here the team's reward is the mean over agents of
 minus the Euclidean distance to the agent's own landmark, after the step.
 """
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, Transition
-from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, Spec
+from marco.policies.base import Policy
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Episode, Feature, Spec
 
 AGENTS = 2
 LANDMARKS = 3
@@ -34,7 +35,7 @@ PARTNERS_GOAL = Categorical("partner's goal", LANDMARKS, low=0.25, high=0.75)
 HEARD = Categorical("heard", 1 + WORDS, blank=True, labels=("silence", *(f"word {i}" for i in range(WORDS))))
 
 
-class ReferenceWorld(NamedTuple):
+class ReferenceState(NamedTuple):
     """Where everything stands, who has to go where, and what was said last."""
 
     positions: Float[Array, "2 2"]
@@ -63,12 +64,22 @@ class Reference(Environment):
         """Two agents with 50 actions and 21 columns each; a state of 40 columns."""
         return _spec(self.horizon)
 
-    def initial(self, key: PRNGKeyArray) -> ReferenceWorld:
+    def expert(self) -> Policy | None:
+        from marco.environments.experts import TellAndGo
+
+        return TellAndGo()
+
+    def draw_timestep(self, axes: Any, episode: Episode, t: int) -> None:
+        from marco.environments.pictures import draw_reference
+
+        draw_reference(self.spec, axes, episode, t)
+
+    def initial(self, key: PRNGKeyArray) -> ReferenceState:
         """Agents at rest and landmarks, uniform in the square from -1 to 1; independent uniform goals."""
         # One draw for everything: random bits are what a reset costs.
         uniform = jax.random.uniform(key, (AGENTS + LANDMARKS + 1, 2))
         places = 2.0 * uniform[:-1] - 1.0
-        return ReferenceWorld(
+        return ReferenceState(
             positions=places[:AGENTS],
             velocities=jnp.zeros((AGENTS, 2)),
             landmarks=places[AGENTS:],
@@ -76,9 +87,9 @@ class Reference(Environment):
             messages=jnp.full((AGENTS,), SILENCE, jnp.int32),
         )
 
-    def transition(self, key: PRNGKeyArray, world: ReferenceWorld, actions: Int[Array, " 2"]) -> Transition:
-        """Move, speak, and pay for the distance that is left. Nothing here is drawn at random."""
-        move, word = actions % len(MOVES), actions // len(MOVES)
+    def transition(self, key: PRNGKeyArray, world: ReferenceState, actions: Int[Array, " 2"]) -> Transition:
+        """Move and speak; the reward is minus the distance that is left. Nothing here is random."""
+        move, word = self.spec.agents[0].components_of(actions)
         # The order is mpe2's: a position follows the velocity from before the move.
         moved = world._replace(
             positions=world.positions + TIME_STEP * world.velocities,
@@ -87,7 +98,7 @@ class Reference(Environment):
         )
         return Transition(moved, -_distances(moved).mean(), jnp.bool_(False))
 
-    def observe(self, world: ReferenceWorld) -> Float[Array, "2 21"]:
+    def observe(self, world: ReferenceState) -> Float[Array, "2 21"]:
         """Own velocity, the way to each landmark, the partner's goal and the partner's last word."""
         offsets = world.landmarks - world.positions[:, None]
         return jnp.concatenate(
@@ -100,11 +111,11 @@ class Reference(Environment):
             axis=-1,
         )
 
-    def available(self, world: ReferenceWorld) -> Bool[Array, "2 50"]:
+    def available(self, world: ReferenceState) -> Bool[Array, "2 50"]:
         """Every action, always."""
         return jnp.ones((AGENTS, len(MOVES) * WORDS), bool)
 
-    def central(self, world: ReferenceWorld) -> Float[Array, " 40"]:
+    def central(self, world: ReferenceState) -> Float[Array, " 40"]:
         """Positions and velocities, landmarks, goals and last words."""
         body = jnp.concatenate([world.positions, world.velocities], axis=-1)
         goals = jax.nn.one_hot(world.goals, LANDMARKS)
@@ -119,21 +130,21 @@ def _direction(move: Int[Array, " 2"]) -> Float[Array, "2 2"]:
     return jnp.stack([sideways, upwards], axis=-1)
 
 
-def _distances(world: ReferenceWorld) -> Float[Array, " 2"]:
+def _distances(world: ReferenceState) -> Float[Array, " 2"]:
     offsets = world.landmarks[world.goals] - world.positions
     return jnp.sqrt(jnp.square(offsets).sum(axis=-1))
 
 
 @cache
 def _spec(horizon: int) -> Spec:
-    factors = (ActionComponent("move", len(MOVES), MOVES), ActionComponent("message", WORDS))
+    components = (ActionComponent("move", len(MOVES), MOVES), ActionComponent("message", WORDS))
     sight: tuple[Feature, ...] = (VELOCITY, *OFFSETS, PARTNERS_GOAL, HEARD)
     bodies = (Continuous(f"{part} {i}", 2) for i in range(AGENTS) for part in ("position", "velocity"))
     goals = (Categorical(f"goal {i}", LANDMARKS) for i in range(AGENTS))
     messages = (Categorical(f"message {i}", HEARD.size, True, labels=HEARD.labels) for i in range(AGENTS))
     return Spec(
         name="reference",
-        agents=tuple(Agent(f"agent {i}", factors, sight) for i in range(AGENTS)),
+        agents=tuple(Agent(f"agent {i}", components, sight) for i in range(AGENTS)),
         state=(*bodies, *OFFSETS, *goals, *messages),
         horizon=horizon,
     )

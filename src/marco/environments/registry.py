@@ -1,74 +1,252 @@
-"""The built-in worlds by name, and any other by its path."""
+"""One way to name an environment: `make` gives it as an Environment, `problem` as the tables of a Dec-POMDP.
+
+A name is one of the catalogue, a .dpomdp file, `jaxmarl:NAME`, or a function of the user's own, as
+`package.module:function` or `path/to/file.py:function`. Each leads to a function, and whatever that returns
+is adapted.
+"""
 
 import inspect
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, NamedTuple
+import sys
+import weakref
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from marco.environments.base import Environment, HostWorld
-from marco.environments.bridge import Bridge
-from marco.environments.delayed import Delayed
-from marco.environments.reference import Reference
-from marco.environments.switch import Switch
+from marco.environments.base import Environment, FiniteEnvironment, HostWorld
+from marco.environments.catalogue import CATALOGUE
+from marco.environments.user_code import call, noted
+from marco.optional import require
+from marco.tabular.problem import DecPOMDP
+from marco.types import Spec
 
-
-class BuiltIn(NamedTuple):
-    """A world that has a name."""
-
-    make: Callable[..., Environment]
-    summary: str
-
-
-def bridge(agents: int = 3, length: int = 3, horizon: int = 9) -> Bridge:
-    """The riddle behind a bridge."""
-    return Bridge(Switch(agents), length, horizon)
-
-
-WORLDS = {
-    "switch": BuiltIn(Switch, "prisoners and a light"),
-    "bridge": BuiltIn(bridge, "the same, past a bridge"),
-    "reference": BuiltIn(Reference, "MPE simple reference"),
-    "delayed": BuiltIn(Delayed, "a light that is late"),
-}
+ADAPTED = ("horizon", "reward", "state")
+"""Settings of the adapters, for environments that do not take them themselves."""
+FILES = (".dpomdp", ".dpomdp.gz")
 
 
 def make(name: str, **settings: Any) -> Environment | HostWorld:
-    """A world by its name (`switch`) or its path (`package.module:function`), with settings of its own.
+    """An environment by its name, with settings of its own: `make("switch", agents=4)`.
 
-    A path leads to a function that returns a PettingZoo `ParallelEnv`.
+    A setting that the function of the name does not take itself may be one of the adapters': `horizon` and
+    `reward` (and `state`, PettingZoo only).
     """
-    if ":" in name:
-        from marco.environments.adapters.pettingzoo import from_path
+    default = {"horizon": CATALOGUE[name].horizon} if _is_table(name) else {}
+    made, left, accepted = _made(name, function_at(name), default | settings)
+    env, adapted = _adapt(made, name, left)
+    _check_settings(name, left, (*accepted, *adapted), takes_any=False)
+    with nullcontext() if _is_ours(name) else noted(f"spec of {name}"):
+        env.spec  # noqa: B018  (a bad size is refused here, not at the first step)
+    _NAMES[id(env)] = (weakref.ref(env), name, settings)
+    return env
 
-        return from_path(name, **settings)
-    if name not in WORLDS:
+
+_NAMES: dict[int, tuple[Any, str, dict[str, Any]]] = {}
+"""How the environments that `make` gave were named, by identity."""
+
+
+def name_of(env: Environment | HostWorld) -> tuple[str | None, dict[str, Any]]:
+    """The name and the settings by which `make` gave this environment; None if it was made otherwise."""
+    made, name, settings = _NAMES.get(id(env), (lambda: None, "", {}))
+    return (name, settings) if made() is env else (None, {})
+
+
+def problem(name: str, **settings: Any) -> DecPOMDP:
+    """The tables of a finite environment by its name, for planners."""
+    table = CATALOGUE[name].table if name in CATALOGUE else None
+    made, left, accepted = _made(name, function_at(table or name), settings)
+    _check_settings(name, left, accepted, takes_any=False)
+    if isinstance(made, DecPOMDP):
+        return made
+    if isinstance(made, FiniteEnvironment):
+        from marco.tabular.convert import from_environment
+
+        return from_environment(made)
+    raise ValueError(
+        f"{name} cannot be written as a table, since its random outcomes cannot be enumerated: "
+        "give a .dpomdp file, a DecPOMDP or a FiniteEnvironment."
+    )
+
+
+def function_at(name: str) -> Callable[..., Any]:
+    """The function that a name leads to."""
+    if name in CATALOGUE:
+        return function_at(CATALOGUE[name].path)
+    if _is_file(name):
+        from marco.tabular.dpomdp.format import read
+
+        return partial(read, Path(name))
+    module, colon, function = name.rpartition(":")
+    if not colon:
+        raise ValueError(_unknown(name))
+    if module == "jaxmarl":
+        return _jaxmarl_maker(function)
+    return _member(name, _module(module, name), function)
+
+
+def _made(
+    name: str, function: Callable[..., Any], settings: dict[str, Any]
+) -> tuple[Any, dict[str, Any], Collection[str]]:
+    """What the function returns, the settings left for an adapter, and the names of those it takes."""
+    accepted, takes_any = _parameters(function)
+    left = {key: value for key, value in settings.items() if key in ADAPTED and key not in accepted}
+    own = {key: value for key, value in settings.items() if key not in left}
+    _check_settings(name, own, accepted, takes_any=takes_any)
+    made = function(**own) if _is_ours(name) else call(function, own, name)
+    return made, left, accepted
+
+
+def _adapt(made: Any, name: str, settings: dict[str, Any]) -> tuple[Environment | HostWorld, Collection[str]]:
+    """Whatever a function returned as an environment, and which settings its adapter takes."""
+    if isinstance(made, Environment):
+        return made, ()
+    if isinstance(made, DecPOMDP):
+        return _table_environment(made, name, **settings), ("horizon",)
+    if _is_pettingzoo(made):
+        from marco.environments.adapters.pettingzoo import PettingZooWorld
+
+        return PettingZooWorld(made, **settings), ADAPTED
+    if callable(getattr(made, "step_env", None)):
+        from marco.environments.adapters.jaxmarl import JaxMARLWorld
+
+        takes = ("horizon", "reward")
+        _check_settings(name, settings, takes, takes_any=False)
+        return JaxMARLWorld(made, **settings), takes
+    if isinstance(made, HostWorld) and isinstance(made.spec, Spec):
+        return made, ()
+    raise ValueError(
+        f"{name} returned {made!r}, which is no environment: return an Environment or a HostWorld of marco, "
+        "a DecPOMDP, a PettingZoo ParallelEnv, or a JaxMARL environment."
+    )
+
+
+def _table_environment(table: DecPOMDP, name: str, **settings: Any) -> Environment:
+    _check_settings(name, settings, ("horizon",), takes_any=False)
+    if "horizon" not in settings:
         raise ValueError(
-            f"unknown world {name!r}: the built-in ones are {', '.join(WORLDS)}; "
-            "for your own PettingZoo world give package.module:function."
+            f"{name} does not say how long an episode lasts: give horizon=, its number of steps."
         )
-    maker = WORLDS[name].make
-    accepted = inspect.signature(maker).parameters
+    return table.environment(settings["horizon"])
+
+
+def _is_pettingzoo(made: Any) -> bool:
+    # Whoever made one has imported PettingZoo; nobody else needs it.
+    zoo = sys.modules.get("pettingzoo")
+    return zoo is not None and isinstance(made, zoo.ParallelEnv | zoo.AECEnv)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether no code but MARCO's makes the environment."""
+    return name in CATALOGUE or _is_file(name)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(FILES) or (":" not in name and Path(name).is_file())
+
+
+def _is_table(name: str) -> bool:
+    return name in CATALOGUE and CATALOGUE[name].kind == "table"
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[Collection[str], bool]:
+    """The names of a function's settings, and whether it takes any others."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of some functions written in C there is none
+        return (), True
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
+    return named, any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _check_settings(
+    name: str, settings: Collection[str], accepted: Collection[str], *, takes_any: bool
+) -> None:
+    if takes_any:
+        return
     for setting in settings:
         if setting not in accepted:
-            raise ValueError(f"{name} has no setting {setting!r}: it has {', '.join(accepted)}.")
-    world = maker(**settings)
-    world.spec  # noqa: B018  (a bad size is refused here, not at the first step)
-    return world
+            known = f"it has {', '.join(accepted)}" if accepted else "it has none"
+            meant = get_close_matches(setting, accepted, 1)
+            question = f" Do you mean {meant[0]!r}?" if meant else ""
+            raise ValueError(f"{name} has no setting {setting!r}: {known}.{question}")
 
 
-def optimum(world: Environment | HostWorld) -> float | None:
-    """The value of the best decentralised team, where it is known."""
-    match world:
-        case Switch():
-            return _riddle_optimum(world.agents, world.horizon)
-        case Bridge():
-            return _riddle_optimum(world.inner.agents, world.horizon - world.length)
-        case Delayed():
-            return float(world.horizon // (world.delay + 1))
-    return None
+def _unknown(name: str) -> str:
+    if meant := get_close_matches(name, CATALOGUE, 1):
+        return f"unknown environment {name!r}: do you mean {meant[0]!r}?"
+    if "." in name or "/" in name:
+        return (
+            f"{name!r} names no function: write package.module:function, as in "
+            "mpe2.simple_spread_v3:parallel_env, or give a .dpomdp file."
+        )
+    return (
+        f"unknown environment {name!r}: there are {', '.join(CATALOGUE)}; for your own give "
+        "package.module:function, path/to/file.py:function or a .dpomdp file, for JaxMARL's jaxmarl:NAME."
+    )
 
 
-def _riddle_optimum(agents: int, steps: int) -> float | None:
-    """Certified for three agents: equal to the bound with full information."""
-    known = {3: Fraction(2, 9), 4: Fraction(4, 9), 5: Fraction(50, 81), 6: Fraction(20, 27)}
-    return float(known[steps]) if agents == 3 and steps in known else None
+def _jaxmarl_maker(name: str) -> Callable[..., Any]:
+    jaxmarl = require("jaxmarl", "jaxmarl")
+    known = list(jaxmarl.registered_envs)
+    if name not in known:
+        meant = get_close_matches(name, known, 1)
+        cure = f"do you mean 'jaxmarl:{meant[0]}'?" if meant else f"it has {', '.join(known)}."
+        raise ValueError(f"JaxMARL has no environment {name!r}: {cure}")
+    return partial(jaxmarl.make, name)
+
+
+def _member(path: str, module: ModuleType, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(function):
+        offered = [key for key, value in vars(module).items() if key[0] != "_" and callable(value)]
+        raise ValueError(
+            f"{path!r}: module {module.__name__!r} has no function {name!r}. It offers {offered}."
+        )
+    return function
+
+
+def _module(name: str, path: str) -> ModuleType:
+    if name.endswith(".py"):
+        return _module_in_file(Path(name), path)
+    if not name or "/" in name:
+        raise ValueError(
+            f"{path!r} names no function: write package.module:function or path/to/file.py:function."
+        )
+    try:
+        with noted(f"import {name}"):
+            return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # The module is there; something that it imports is not.
+        raise ValueError(
+            f"{path!r}: there is no module {error.name!r}. Install it or correct the path."
+        ) from error
+
+
+def _module_in_file(file: Path, path: str) -> ModuleType:
+    if not file.is_file():
+        raise ValueError(f"{path!r}: there is no file {str(file)!r}. Correct the path.")
+    # Under its full path, so that it is loaded once and hides no installed module of the same name.
+    name, folder = str(file.resolve()), str(file.resolve().parent)
+    if name in sys.modules:
+        return sys.modules[name]
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # its neighbours are found, as python itself does for a script
+    found = spec_from_file_location(name, file)
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    sys.modules[name] = module
+    try:
+        with noted(f"import {file}"):
+            found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -147,7 +147,7 @@ def test_discrete_actions_are_counted_from_zero_and_sent_from_their_start():
     assert actions(spaces.Discrete(1), "world").actions == (ActionComponent("action", 1),)
 
 
-def test_the_index_of_a_composite_action_runs_fastest_over_the_first_factor():
+def test_the_index_of_a_composite_action_runs_fastest_over_the_first_component():
     space = spaces.MultiDiscrete([2, 3], start=[0, 10])
     described = actions(space, "world")
     assert described.actions == (
@@ -165,12 +165,12 @@ def test_a_composite_action_of_two_dimensions_keeps_its_shape():
     assert actions(space, "world").native(8).tolist() == [[0, 0], [0, 1]]
 
 
-def test_masks_of_the_factors_combine_in_the_order_of_the_index():
+def test_masks_of_the_components_combine_in_the_order_of_the_index():
     described = actions(spaces.MultiDiscrete([2, 3]), "world")
-    by_factor = (np.array([0, 1], np.int8), np.array([1, 0, 1], np.int8))
-    # Only value 1 of the first factor, with 0 or 2 of the second: the indices 1 + 2 * 0 and 1 + 2 * 2.
-    assert np.flatnonzero(described.mask(by_factor, "world")).tolist() == [1, 5]
-    assert np.flatnonzero(described.mask(list(by_factor), "world")).tolist() == [1, 5]
+    by_component = (np.array([0, 1], np.int8), np.array([1, 0, 1], np.int8))
+    # Only value 1 of the first component, with 0 or 2 of the second: the indices 1 + 2 * 0 and 1 + 2 * 2.
+    assert np.flatnonzero(described.mask(by_component, "world")).tolist() == [1, 5]
+    assert np.flatnonzero(described.mask(list(by_component), "world")).tolist() == [1, 5]
     assert np.flatnonzero(described.mask(np.array([0, 1, 0, 0, 0, 1]), "world")).tolist() == [1, 5]
     assert np.flatnonzero(described.mask([0, 1, 0, 0, 0, 1], "world")).tolist() == [1, 5]
 

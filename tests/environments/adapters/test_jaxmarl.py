@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from marco.environments.adapters.jaxmarl import JaxMARLWorld, make
+from marco.environments.adapters.jaxmarl import JaxMARLWorld
+from marco.environments.registry import make
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import ActionComponent, Continuous, binary, blocks
@@ -41,7 +42,7 @@ def test_riddle_shows_its_two_yes_or_no_observations_and_its_state_without_the_c
     spec = riddle.spec
     assert (spec.name, spec.num_agents, spec.num_actions, spec.horizon) == ("SwitchRiddle", 3, 3, 6)
     assert spec.agents[0].actions == (ActionComponent("action", 3),)
-    assert spec.agents[0].observation == (binary("observation 0"), binary("observation 1"))
+    assert spec.agents[0].observation == (binary("observation.0"), binary("observation.1"))
     assert set(spec.state) == {
         binary("bulb_state"),
         Continuous("agent_in_room"),
@@ -69,7 +70,7 @@ def test_agents_that_differ_are_padded():
 
 
 def test_make_builds_an_instance_by_its_registered_name():
-    assert make("switch_riddle", horizon=4, num_agents=5).spec.num_agents == 5
+    assert make("jaxmarl:switch_riddle", horizon=4, num_agents=5).spec.num_agents == 5
 
 
 # --- The same numbers --------------------------------------------------------------------------------------
@@ -98,13 +99,13 @@ def test_observations_and_rewards_are_those_of_step_env_along_a_trajectory(name,
 
 def test_our_reference_pays_what_jaxmarls_pays(reference):
     """Two independent versions of MPE agree: JaxMARL's, wrapped, and ours."""
-    from marco.environments.reference import Reference, ReferenceWorld
+    from marco.environments.reference import Reference, ReferenceState
 
     state, shown = reference.reset(jax.random.key(0))
     theirs = state.world.inner
     ours = Reference()
     own, seen = ours.begin(
-        ReferenceWorld(
+        ReferenceState(
             theirs.p_pos[:2], theirs.p_vel[:2], theirs.p_pos[2:], theirs.goal, jnp.zeros(2, jnp.int32)
         )
     )
@@ -220,12 +221,12 @@ def test_central_state_can_be_ones_own():
     np.testing.assert_array_equal(shown.state, [0, 0, 0])
 
 
-def test_multi_discrete_actions_become_factors_the_first_running_fastest():
+def test_multi_discrete_actions_become_components_the_first_running_fastest():
     inner = jaxmarl.make("switch_riddle")
     space = jaxmarl.environments.spaces.MultiDiscrete([3, 2])
     inner.action_spaces = dict.fromkeys(inner.agents, space)
     env = JaxMARLWorld(inner)
-    assert env.spec.agents[0].actions == (ActionComponent("action 0", 3), ActionComponent("action 1", 2))
+    assert env.spec.agents[0].actions == (ActionComponent("action.0", 3), ActionComponent("action.1", 2))
     chosen = env._decode(jnp.array([0, 2, 5], jnp.int32))
     np.testing.assert_array_equal([chosen[a] for a in inner.agents], [[0, 0], [2, 0], [2, 1]])
 

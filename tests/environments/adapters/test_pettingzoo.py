@@ -534,4 +534,30 @@ def test_an_error_inside_the_environment_says_in_which_step_and_after_which_acti
     world.reset(0)
     with pytest.raises(ZeroDivisionError, match="the simulator crashed") as caught:
         world.step(act(2, 1))
-    assert caught.value.__notes__ == ["In step 1 of toy_v0, with the actions {'a': 2, 'b': 1}."]
+    assert caught.value.__notes__ == ["MARCO called: step 1 of toy_v0, with the actions {'a': 2, 'b': 1}"]
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, NotImplementedError, RuntimeError])
+def test_every_error_of_reset_and_state_propagates_with_a_note(kind):
+    class Broken(Central):
+        fails = ()
+
+        def reset(self, seed=None, options=None):
+            if "reset" in self.fails:
+                raise kind("own mistake")
+            return super().reset(seed, options)
+
+        def state(self):
+            if "state" in self.fails:
+                raise kind("own mistake")
+            return super().state()
+
+    for call, note in {
+        "reset": "reset(seed=3) of toy_v0",
+        "state": "state() after step 0 of toy_v0",
+    }.items():
+        world = toy(Broken, state="state")
+        world._env.fails = (call,)
+        with pytest.raises(kind, match="own mistake") as caught:
+            world.reset(3)
+        assert caught.value.__notes__ == [f"MARCO called: {note}"]

@@ -13,7 +13,7 @@ from pettingzoo.test.example_envs import generated_agents_parallel_v0
 from pettingzoo.utils import wrappers
 
 from helpers.zoo_toys import Central, Toy, act, toy
-from marco.environments.adapters.pettingzoo import PettingZooWorld, WorldError, from_path
+from marco.environments.adapters.pettingzoo import PettingZooWorld, WorldError
 from marco.optional import require
 from marco.types import Categorical, Continuous, binary
 
@@ -144,40 +144,6 @@ def test_unsupported_observations_are_refused_at_once_by_name():
 
 
 # How a world is named and made.
-
-
-def test_a_path_names_a_function_and_its_settings():
-    world = from_path("mpe2.simple_spread_v3:parallel_env", N=2, max_cycles=7, reward="sum", horizon=4)
-    assert (world.spec.name, world.spec.num_agents, world.spec.horizon) == ("simple_spread_v3", 2, 4)
-
-
-@pytest.mark.parametrize(
-    ("path", "settings", "message"),
-    [
-        (
-            "mpe2.simple_spread_v3",
-            {},
-            "'mpe2.simple_spread_v3' names no function: write package.module:function",
-        ),
-        ("mpe3.spread:parallel_env", {}, "there is no module 'mpe3'. Install it or correct the path."),
-        ("mpe2.spread_v9:parallel_env", {}, "there is no module 'mpe2.spread_v9'."),
-        (
-            "mpe2.simple_spread_v3:parallel",
-            {},
-            "has no function 'parallel'. It offers ['env', 'parallel_env'",
-        ),
-        (
-            "mpe2.simple_spread_v3:parallel_env",
-            {"agents": 3},
-            "cannot be called with the settings {'agents': 3}: raw_env.__init__() got an unexpected keyword",
-        ),
-        ("mpe2.simple_spread_v3:env", {}, "simple_spread_v3 is an AECEnv, whose agents act in turn. Use its"),
-        ("builtins:dict", {}, "{} is no pettingzoo.ParallelEnv. Give an instance of one, or a function that"),
-    ],
-)
-def test_a_path_that_leads_nowhere_says_so_with_the_cure(path, settings, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        from_path(path, **settings)
 
 
 def test_an_aec_environment_is_refused_with_the_conversion():

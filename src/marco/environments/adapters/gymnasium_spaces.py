@@ -1,4 +1,4 @@
-"""Gymnasium's spaces in MARCO's words: what is seen becomes features in columns, what is done an index.
+"""Gymnasium's spaces in MARCO's terms: observations become features in columns, actions an index.
 
 Gymnasium is optional: it is imported only once there is a space to describe.
 """
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from marco.environments.adapters.common import action_components, count, parts_of
 from marco.environments.base import WorldError
 from marco.optional import require
-from marco.types import ActionComponent, Categorical, Continuous, Feature, binary
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, binary
 
 Space = Any
 """A gymnasium space. Gymnasium is no dependency, so its types cannot be named."""
@@ -47,8 +48,8 @@ class Leaf:
         array = _numbers(self._pick(value, where), self.space, f"{where}, {self.name!r}")
         if isinstance(self.space, _spaces().Box):
             return array.astype(np.float32).ravel()
-        start, _ = _classes(self.space)
-        return _one_hot(self.features, array.astype(np.int64).ravel() - start)
+        first = np.array([part.first for part in parts_of(self.space, self.name)])
+        return _one_hot(self.features, array.astype(np.int64).ravel() - first)
 
     def _pick(self, value: Value, where: str) -> Value:
         for key in self.path:
@@ -82,32 +83,33 @@ class Columns:
 
 @dataclass(frozen=True)
 class Actions:
-    """A finite space of actions, numbered from 0; the number runs fastest over the first factor."""
+    """A finite space of actions, numbered from 0; the first component runs fastest."""
 
     space: Space
     actions: tuple[ActionComponent, ...]
 
     def native(self, index: int) -> int | Int[np.ndarray, "..."]:
         """The action with this number as the environment knows it."""
-        start, sizes = _classes(self.space)
-        values = start + np.array(np.unravel_index(index, sizes.tolist(), order="F"))
+        components = Agent("", self.actions, ()).components_of(index)
+        first = [part.first for part in parts_of(self.space, "action")]
+        values = np.add(first, components)
         if isinstance(self.space, _spaces().Discrete):
             return int(values[0])
         return np.asarray(values.reshape(self.space.shape), self.space.dtype)
 
     def mask(self, raw: Value, where: str) -> Bool[np.ndarray, " A"]:
-        """The available actions from one flat mask over the numbers, or from one mask per factor."""
-        sizes = [factor.size for factor in self.actions]
+        """The available actions from one flat mask over the numbers, or from one mask per component."""
+        sizes = [component.size for component in self.actions]
         if isinstance(raw, tuple | list) and len(raw) == len(sizes) and np.ndim(raw[0]) > 0:
             parts = [_flags(part, size, where) for part, size in zip(raw, sizes, strict=True)]
             return reduce(lambda joint, part: np.logical_and.outer(part, joint).ravel(), parts)
-        return _flags(raw, math.prod(sizes), where)
+        return _flags(raw, count(self.actions), where)
 
 
 def columns(space: Space, root: str, where: str) -> Columns:
-    """Describe what is seen: `root` names it if it has no parts with names; `where` begins error messages.
+    """Describe a space of observations or states; `root` names it if its parts have no names.
 
-    A mask that a Dict holds beside the observation is no part of what is seen.
+    `where` begins error messages. A mask that a Dict holds beside the observation is no part of it.
     """
     mask_key = isinstance(space, _spaces().Dict) and MASK in space.spaces
     parts = _leaves(space, (), root, where)
@@ -115,7 +117,7 @@ def columns(space: Space, root: str, where: str) -> Columns:
 
 
 def actions(space: Space, where: str) -> Actions:
-    """Describe what can be done, or refuse what has no finite number of actions."""
+    """Describe a space of actions, or refuse one that is not finite."""
     spaces = _spaces()
     if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         raise ValueError(
@@ -123,14 +125,12 @@ def actions(space: Space, where: str) -> Actions:
             "Make the actions discrete: many environments take continuous_actions=False, others need a "
             "wrapper that offers a finite choice."
         )
-    start, sizes = _classes(space)
-    if (count := math.prod(sizes.tolist())) > MAX_CLASSES:
+    if (number := count(parts_of(space, "action"))) > MAX_CLASSES:
         raise ValueError(
-            f"{where}: the action space {space} has {count:,} joint actions, more than {MAX_CLASSES:,}. "
-            "Use fewer or coarser factors."
+            f"{where}: the action space {space} has {number:,} joint actions, more than {MAX_CLASSES:,}. "
+            "Use fewer or coarser components."
         )
-    names = _names(space, "action")
-    return Actions(space, tuple(map(ActionComponent, names, sizes.tolist(), map(_labels, start, sizes))))
+    return Actions(space, action_components(space))
 
 
 def _leaves(space: Space, path: tuple[str | int, ...], root: str, where: str) -> Iterator[Leaf]:
@@ -156,41 +156,15 @@ def _features(space: Space, name: str, where: str) -> tuple[Feature, ...]:
         width = math.prod(space.shape)
         # An agent that sees nothing may say so by a Box without numbers.
         return (Continuous(name, width),) if width else ()
-    start, sizes = _classes(space)
-    if sizes.max(initial=0) > MAX_CLASSES:
+    parts = parts_of(space, name)
+    if (most := max((part.size for part in parts), default=0)) > MAX_CLASSES:
         raise ValueError(
-            f"{where}: {name!r} of the space {space} has {sizes.max():,} classes, more than {MAX_CLASSES:,}, "
+            f"{where}: {name!r} of the space {space} has {most:,} classes, more than {MAX_CLASSES:,}, "
             "and each needs a column. Show it as a Box or split it into parts."
         )
-    names = _names(space, name)
     if isinstance(space, spaces.MultiBinary):
-        return tuple(map(binary, names))
-    return tuple(
-        Categorical(part, int(size), labels=_labels(low, size))
-        for part, low, size in zip(names, start, sizes, strict=True)
-    )
-
-
-def _classes(space: Space) -> tuple[Int[np.ndarray, " parts"], Int[np.ndarray, " parts"]]:
-    """The first class and the number of classes of each part of a finite space."""
-    spaces = _spaces()
-    if isinstance(space, spaces.Discrete):
-        return np.array([int(space.start)]), np.array([int(space.n)])
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start.ravel().astype(np.int64), space.nvec.ravel().astype(np.int64)
-    count = math.prod(space.shape)
-    return np.zeros(count, np.int64), np.full(count, 2)
-
-
-def _names(space: Space, name: str) -> list[str]:
-    if isinstance(space, _spaces().Discrete):
-        return [name]
-    return [f"{name}.{part}" for part in range(math.prod(space.shape))]
-
-
-def _labels(start: np.integer[Any], size: np.integer[Any]) -> tuple[str, ...]:
-    # Classes counted from 0 need no words.
-    return tuple(str(start + index) for index in range(size)) if start else ()
+        return tuple(binary(part.name) for part in parts)
+    return tuple(Categorical(part.name, part.size, labels=part.labels) for part in parts)
 
 
 def _numbers(value: Value, space: Space, where: str) -> Shaped[np.ndarray, "..."]:
@@ -226,8 +200,9 @@ def _numbers(value: Value, space: Space, where: str) -> Shaped[np.ndarray, "..."
 
 def _bounds(space: Space) -> tuple[Float[np.ndarray, " parts"], Float[np.ndarray, " parts"]]:
     if not isinstance(space, _spaces().Box):
-        start, sizes = _classes(space)
-        return start.astype(np.float64), (start + sizes - 1).astype(np.float64)
+        parts = parts_of(space, "")
+        first, last = [part.first for part in parts], [part.first + part.size - 1 for part in parts]
+        return np.array(first, np.float64), np.array(last, np.float64)
     low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
     return low - TOLERANCE * np.maximum(1.0, abs(low)), high + TOLERANCE * np.maximum(1.0, abs(high))
 
@@ -246,7 +221,7 @@ def _flags(raw: Value, size: int, where: str) -> Bool[np.ndarray, " A"]:
     if array.shape != (size,):
         raise WorldError(
             f"{where}: the action mask has the shape {array.shape}, but there are {size} actions. "
-            f"Give {size} zeros and ones, or a tuple with one mask per factor."
+            f"Give {size} zeros and ones, or a tuple with one mask per component."
         )
     if not np.isin(array, (0, 1)).all():
         raise WorldError(f"{where}: the action mask is {array}, but only 0 and 1 have a meaning in it.")

@@ -1,4 +1,4 @@
-"""Any JaxMARL environment as one of our worlds.
+"""Any JaxMARL environment as an Environment.
 
 An instance is handed in, so JaxMARL is imported only if `make` is asked for one by name. JaxMARL's `step`
 restarts a finished episode and hides its last state, so the instance is stepped by `step_env`.
@@ -10,10 +10,9 @@ an environment that wraps another), a `done` at our horizon counts as the clock'
 """
 
 import copy
-import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,17 +20,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.environments.adapters.common import (
+    LIMIT_NAMES,
+    RewardRule,
+    action_components,
+    check_choice,
+    count,
+    parts_of,
+    time_limit,
+)
 from marco.environments.base import Environment, Transition
-from marco.optional import require
 from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, Spec, binary
 
-LIMITS = ("max_steps", "max_episode_steps", "episode_length", "num_steps")
-"""What JaxMARL environments call their time limit."""
 MASKS = ("get_avail_actions", "get_legal_moves")
-"""What they call their masks: the second is Hanabi's."""
+"""What JaxMARL environments call their masks: the second is Hanabi's."""
 NEVER = 2**30
 CLOCKS = frozenset({"step", "time", "t", "done", "terminal"})
-"""Fields that tell the time or the end. Neither is part of a central state: the clock is ours."""
+"""Fields with the time or the end. Neither is part of a central state: the clock is ours."""
 
 Central = Callable[[Any], Float[Array, " S"]]
 
@@ -54,7 +59,7 @@ class JaxMARLWorld(Environment):
 
     env: Any = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
-    reward: Literal["mean", "sum"] = eqx.field(static=True)
+    reward: RewardRule = eqx.field(static=True)
     read: Central | None = eqx.field(static=True)
     features: tuple[Feature, ...] = eqx.field(static=True)
 
@@ -63,7 +68,7 @@ class JaxMARLWorld(Environment):
         env: Any,
         *,
         horizon: int | None = None,
-        reward: Literal["mean", "sum"] = "mean",
+        reward: RewardRule = "mean",
         central: Central | None = None,
         central_features: tuple[Feature, ...] = (),
     ) -> None:
@@ -134,18 +139,10 @@ class JaxMARLWorld(Environment):
     def _decode(self, actions: Int[Array, " N"]) -> dict[str, Array]:
         chosen = {}
         for i, (name, agent) in enumerate(zip(self.env.agents, self.spec.agents, strict=True)):
-            values, rest = [], actions[i]
-            for factor in agent.actions:
-                values.append(rest % factor.size)
-                rest = rest // factor.size
+            values = agent.components_of(actions[i])
             many = type(self.env.action_space(name)).__name__ == "MultiDiscrete"
             chosen[name] = jnp.stack(values) if many else values[0]
         return chosen
-
-
-def make(name: str, *, horizon: int | None = None, **settings: Any) -> JaxMARLWorld:
-    """A JaxMARL environment by its registered name, with JaxMARL's own settings."""
-    return JaxMARLWorld(require("jaxmarl", "jaxmarl").make(name, **settings), horizon=horizon)
 
 
 def _check(env: Any, reward: str, central: Central | None, central_features: tuple[Feature, ...]) -> None:
@@ -153,8 +150,7 @@ def _check(env: Any, reward: str, central: Central | None, central_features: tup
         raise TypeError(
             f"{env!r} has no step_env: give an instance of a JaxMARL environment, as jaxmarl.make returns it."
         )
-    if reward not in ("mean", "sum"):
-        raise ValueError(f"reward must be 'mean' or 'sum' over the agents, got {reward!r}.")
+    check_choice("reward", reward, RewardRule)
     if (central is None) != (not central_features):
         raise ValueError(
             "give central and central_features together: the function and what its columns show."
@@ -162,18 +158,18 @@ def _check(env: Any, reward: str, central: Central | None, central_features: tup
 
 
 def _own_limit(env: Any) -> int:
-    for name in LIMITS:
-        if hasattr(env, name):
-            return int(getattr(env, name))
+    if (limit := time_limit(env)) is not None:
+        return limit
     raise ValueError(
-        f"{type(env).__name__} names no time limit (looked for {', '.join(LIMITS)}): give horizon=."
+        f"{type(env).__name__} names no time limit (looked for {', '.join(LIMIT_NAMES)}): give horizon=."
     )
 
 
 @lru_cache
 def _unlimited(env: Any) -> Any | None:
     """The same environment without its time limit, where it keeps that limit itself."""
-    names = [name for name in LIMITS if name in vars(env)]
+    limit = time_limit(env)
+    names = [name for name in LIMIT_NAMES if name in vars(env) and vars(env)[name] == limit]
     if not names:
         return None
     twin = copy.copy(env)
@@ -186,7 +182,7 @@ def _unlimited(env: Any) -> Any | None:
 def _spec(env: Any, features: tuple[Feature, ...], horizon: int) -> Spec:
     seen, _ = _shapes(env)
     agents = [
-        Agent(str(name), _factors(env, name), _sight(env.observation_space(name), name, seen[name]))
+        Agent(str(name), _components(env, name), _sight(env.observation_space(name), name, seen[name]))
         for name in env.agents
     ]
     return Spec(type(env).__name__, tuple(agents), features, horizon)
@@ -198,14 +194,11 @@ def _shapes(env: Any) -> Any:
     return jax.eval_shape(env.reset, jax.random.key(0))
 
 
-def _factors(env: Any, name: Any) -> tuple[ActionComponent, ...]:
+def _components(env: Any, name: Any) -> tuple[ActionComponent, ...]:
     space = env.action_space(name)
     match type(space).__name__:
-        case "Discrete":
-            return (ActionComponent("action", int(space.n)),)
-        case "MultiDiscrete":
-            sizes = np.asarray(space.num_categories).tolist()
-            return tuple(ActionComponent(f"action {i}", size) for i, size in enumerate(sizes))
+        case "Discrete" | "MultiDiscrete":
+            return action_components(space)
         case kind:
             raise ValueError(
                 f"agent {name!r} has the action space {kind}, but only Discrete and MultiDiscrete can be "
@@ -220,16 +213,13 @@ def _sight(space: Any, name: Any, seen: Any) -> tuple[Feature, ...]:
         )
     kind = type(space).__name__
     # Some environments (Hanabi) call a vector of n columns Discrete(n): then the array itself is believed.
-    if kind == "Discrete" and seen.shape == ():
-        return (_classes("observation", int(space.n)),)
-    if kind == "MultiDiscrete" and seen.shape == tuple(space.shape):
-        sizes = np.asarray(space.num_categories).tolist()
-        return tuple(_classes(f"observation {i}", size) for i, size in enumerate(sizes))
-    return (Continuous("observation", int(np.prod(seen.shape))),)
-
-
-def _classes(name: str, size: int) -> Categorical:
-    return Categorical(name, size) if size != 2 else binary(name)
+    indices = (kind == "Discrete" and seen.shape == ()) or (
+        kind == "MultiDiscrete" and seen.shape == tuple(space.shape)
+    )
+    if not indices:
+        return (Continuous("observation", int(np.prod(seen.shape))),)
+    parts = parts_of(space, "observation")
+    return tuple(Categorical(name, size) if size != 2 else binary(name) for name, _, size in parts)
 
 
 @lru_cache
@@ -269,7 +259,7 @@ def _mask_method(env: Any) -> str | None:
         except (NotImplementedError, AttributeError):
             continue
         for name in env.agents:
-            size, actions = masks[name].size, math.prod(factor.size for factor in _factors(env, name))
+            size, actions = masks[name].size, count(_components(env, name))
             if size != actions:
                 raise ValueError(
                     f"{method} of {type(env).__name__} gives {size} entries for agent {name!r}, which has "

@@ -1,36 +1,33 @@
-"""PettingZoo: any ParallelEnv as a world of the host loop, checked at every step.
+"""PettingZoo: any ParallelEnv as a HostWorld, checked at every step.
 
 What PettingZoo leaves open is settled here: one team reward, one central state, a known horizon, and a
 fixed row for every agent that may ever be there.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
+from marco.environments.adapters.common import RewardRule, check_choice
 from marco.environments.adapters.gymnasium_spaces import MASK, Value
 from marco.environments.adapters.pettingzoo_spec import (
     AgentId,
+    AgentSlot,
     ParallelEnv,
-    Seat,
     StateSource,
     build,
-    factory_at,
     horizon_of,
     joint_features,
-    seats_of,
+    slots_of,
     state_columns,
 )
 from marco.environments.base import WorldError
+from marco.environments.user_code import noted
 from marco.types import NO_ACTION, Spec, TimeStep
 
-__all__ = ["PettingZooWorld", "RewardRule", "StateSource", "WorldError", "from_path"]
-
-RewardRule = Literal["mean", "sum"]
-"""How the agents' rewards become the team's. Absent agents count as 0, so that its scale never changes."""
+__all__ = ["PettingZooWorld", "RewardRule", "StateSource", "WorldError"]
 
 
 class Outcome(NamedTuple):
@@ -46,8 +43,8 @@ class Outcome(NamedTuple):
 class PettingZooWorld:
     """A ParallelEnv as a `HostWorld`. `settings` are the keyword arguments of an `env` given as a factory.
 
-    An agent that is not there sees zeros, earns nothing and has only action 0, which is not sent. At the
-    end of the episode whoever acted last is still shown, so that the true last observation is not lost.
+    An absent agent sees zeros, earns nothing and has only action 0, which is not sent. At the
+    end of the episode whoever acted last is still present, so that the true last observation is not lost.
     """
 
     def __init__(
@@ -59,17 +56,17 @@ class PettingZooWorld:
         state: StateSource = "auto",
         **settings: Any,
     ) -> None:
-        _check_choice("reward", reward, get_args(RewardRule))
-        _check_choice("state", state, get_args(StateSource))
+        check_choice("reward", reward, RewardRule)
+        check_choice("state", state, StateSource)
         self._env = build(env, settings)
         self._name = str(self._env)
-        self._seats = seats_of(self._env, self._name)
-        self._shares = len(self._seats) if reward == "mean" else 1
+        self._slots = slots_of(self._env, self._name)
+        self._shares = len(self._slots) if reward == "mean" else 1
         self._state_columns = None if state == "joint" else state_columns(self._env, self._name, state)
         self.spec = Spec(
             name=self._name,
-            agents=tuple(seat.agent for seat in self._seats),
-            state=self._state_columns.features if self._state_columns else joint_features(self._seats),
+            agents=tuple(slot.agent for slot in self._slots),
+            state=self._state_columns.features if self._state_columns else joint_features(self._slots),
             horizon=horizon_of(self._env, self._name) if horizon is None else horizon,
         )
         self._time = 0
@@ -80,26 +77,26 @@ class PettingZooWorld:
     def reset(self, seed: int) -> TimeStep:
         """Begin an episode; the seed is passed on to the environment."""
         self._available, self._time = None, 0
-        with _noted(f"In reset(seed={seed}) of {self._name}."):
+        with noted(f"reset(seed={seed}) of {self._name}"):
             returned = self._env.reset(seed=seed)
         observations, infos = _unpack(returned, ("observations", "infos"), self._where("reset"))
         self._live = self._known_agents()
         if not self._live:
             raise WorldError(f"{self._where()}: no agents after reset. Set `agents` in reset.")
-        nobody_acted = np.full(len(self._seats), NO_ACTION, np.int32)
-        return self._show(self._live, observations, infos, previous_actions=nobody_acted)
+        nobody_acted = np.full(len(self._slots), NO_ACTION, np.int32)
+        return self._timestep(self._live, observations, infos, previous_actions=nobody_acted)
 
     def step(self, actions: Shaped[np.ndarray, "..."]) -> TimeStep:
         """Take one real step with one action index per agent, in the order of `spec.agents`."""
         chosen = self._check_actions(actions)
         acted, self._available = self._live, None
         sent = {
-            seat.id: seat.actions.native(int(action))
-            for seat, action in zip(self._seats, chosen, strict=True)
-            if seat.id in acted
+            slot.id: slot.actions.native(int(action))
+            for slot, action in zip(self._slots, chosen, strict=True)
+            if slot.id in acted
         }
         self._time += 1
-        with _noted(f"In step {self._time} of {self._name}, with the actions {sent}."):
+        with noted(f"step {self._time} of {self._name}, with the actions {sent}"):
             returned = self._env.step(sent)
         outcome = Outcome(*_unpack(returned, Outcome._fields, self._where("step")))
         return self._settle(acted, chosen, outcome)
@@ -112,9 +109,9 @@ class PettingZooWorld:
         if self._available is None:
             raise RuntimeError(f"{self._where()}: no episode is under way. Call reset(seed) before step.")
         array = np.asarray(actions)
-        if array.shape != (len(self._seats),) or array.dtype.kind not in "iu":
+        if array.shape != (len(self._slots),) or array.dtype.kind not in "iu":
             raise ValueError(
-                f"{self._where()}: actions must be {len(self._seats)} integers, one per agent, "
+                f"{self._where()}: actions must be {len(self._slots)} integers, one per agent, "
                 f"got {array.dtype} of shape {array.shape}: {array}."
             )
         for agent, action, open_ in zip(self.spec.agents, array.tolist(), self._available, strict=True):
@@ -139,9 +136,9 @@ class PettingZooWorld:
         last_to_end = ended.intersection(acted)
         by_itself = over and bool(last_to_end) and terminated.issuperset(last_to_end)
         # At the end all leave at once, and what they then saw is the true last observation.
-        shown = [agent for agent in acted if outcome.observations.get(agent) is not None]
-        return self._show(
-            shown if over else self._live,
+        present = [agent for agent in acted if outcome.observations.get(agent) is not None]
+        return self._timestep(
+            present if over else self._live,
             outcome.observations,
             outcome.infos,
             previous_actions=chosen,
@@ -151,7 +148,7 @@ class PettingZooWorld:
         )
 
     def _known_agents(self) -> list[AgentId]:
-        possible = {seat.id for seat in self._seats}
+        possible = {slot.id for slot in self._slots}
         if unknown := [agent for agent in self._env.agents if agent not in possible]:
             raise WorldError(
                 f"{self._where()}: unknown agent {unknown[0]!r} appeared. "
@@ -160,8 +157,8 @@ class PettingZooWorld:
         return list(self._env.agents)
 
     def _team_reward(self, earners: Collection[AgentId], rewards: Mapping[AgentId, Value]) -> float:
-        # Summed in the order of the seats: a set has none, and the order decides the last bit of a sum.
-        earned = [(seat.id, rewards.get(seat.id, 0.0)) for seat in self._seats if seat.id in earners]
+        # Summed in the order of the slots: a set has none, and the order decides the last bit of a sum.
+        earned = [(slot.id, rewards.get(slot.id, 0.0)) for slot in self._slots if slot.id in earners]
         for agent, reward in earned:
             array = np.asarray(reward)
             if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
@@ -171,9 +168,9 @@ class PettingZooWorld:
                 )
         return float(sum(np.asarray(reward).item() for _, reward in earned)) / self._shares
 
-    def _show(
+    def _timestep(
         self,
-        shown: list[AgentId],
+        present: list[AgentId],
         observations: Mapping[AgentId, Value],
         infos: Mapping[AgentId, Value],
         *,
@@ -182,21 +179,21 @@ class PettingZooWorld:
         terminated: bool = False,
         truncated: bool = False,
     ) -> TimeStep:
-        self._require(shown, "observations", observations)
+        self._require(present, "observations", observations)
         last = terminated or truncated
-        observation = np.zeros((len(self._seats), self.spec.observation_width), np.float32)
-        available = np.zeros((len(self._seats), self.spec.num_actions), np.bool_)
+        observation = np.zeros((len(self._slots), self.spec.observation_width), np.float32)
+        available = np.zeros((len(self._slots), self.spec.num_actions), np.bool_)
         available[:, 0] = True
-        for row, seat in enumerate(self._seats):
-            if seat.id in shown:
-                where, seen = self._where(agent=seat.id), observations[seat.id]
-                encoded = seat.columns.encode(seen, where)
+        for row, slot in enumerate(self._slots):
+            if slot.id in present:
+                where, seen = self._where(agent=slot.id), observations[slot.id]
+                encoded = slot.columns.encode(seen, where)
                 observation[row, : encoded.size] = encoded
-                mask = _mask(seat, seen, infos.get(seat.id), where, last=last)
+                mask = _mask(slot, seen, infos.get(slot.id), where, last=last)
                 available[row, : mask.size] = mask
         arrays: dict[str, Any] = {
             "observation": observation,
-            "state": self._central(shown, observation),
+            "state": self._central(present, observation),
             "available": available,
             "previous_actions": previous_actions,
             "reward": np.float32(reward),
@@ -214,16 +211,16 @@ class PettingZooWorld:
             )
 
     def _central(
-        self, shown: list[AgentId], observation: Float[np.ndarray, "N O"]
+        self, present: list[AgentId], observation: Float[np.ndarray, "N O"]
     ) -> Float[np.ndarray, " S"]:
         if self._state_columns:
-            with _noted(f"In state() after step {self._time} of {self._name}."):
+            with noted(f"state() after step {self._time} of {self._name}"):
                 value = self._env.state()
             return self._state_columns.encode(value, self._where("state()"))
         parts = []
         for row, agent in enumerate(self.spec.agents):
-            present = np.full(1, self._seats[row].id in shown, np.float32)
-            parts += [present, observation[row, : agent.observation_width]]
+            there = np.full(1, self._slots[row].id in present, np.float32)
+            parts += [there, observation[row, : agent.observation_width]]
         return np.concatenate(parts)
 
     def _where(self, call: str = "", agent: AgentId | None = None) -> str:
@@ -231,45 +228,19 @@ class PettingZooWorld:
         return words + (f", {call}" if call else "") + (f", agent {agent!r}" if agent is not None else "")
 
 
-def from_path(
-    path: str,
-    *,
-    horizon: int | None = None,
-    reward: RewardRule = "mean",
-    state: StateSource = "auto",
-    **settings: Any,
-) -> PettingZooWorld:
-    """The world that `package.module:function` makes when it is called with `settings`."""
-    return PettingZooWorld(factory_at(path), horizon=horizon, reward=reward, state=state, **settings)
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
-
-
-def _mask(seat: Seat, seen: Value, info: Value, where: str, *, last: bool) -> Bool[np.ndarray, " A"]:
-    raw = seen.get(MASK) if seat.columns.mask_key else (info or {}).get(MASK)
-    if raw is None and seat.columns.mask_key:
+def _mask(slot: AgentSlot, seen: Value, info: Value, where: str, *, last: bool) -> Bool[np.ndarray, " A"]:
+    raw = seen.get(MASK) if slot.columns.mask_key else (info or {}).get(MASK)
+    if raw is None and slot.columns.mask_key:
         raise WorldError(f"{where}: the observation has no {MASK!r}, which its space promises. Return one.")
     if raw is None:
-        return np.ones(seat.agent.num_actions, np.bool_)
-    mask = seat.actions.mask(raw, where)
+        return np.ones(slot.agent.num_actions, np.bool_)
+    mask = slot.actions.mask(raw, where)
     if not mask.any() and not last:
         raise WorldError(
             f"{where}: the action mask leaves no action. Offer at least one, or end the agent's episode."
         )
     # After the end nobody acts, but a row without any action would make the maximum over it infinite.
     return mask if mask.any() else np.arange(mask.size) == 0
-
-
-@contextmanager
-def _noted(note: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        error.add_note(note)
-        raise
 
 
 def _unpack(returned: Value, fields: tuple[str, ...], where: str) -> tuple[Mapping[AgentId, Value], ...]:

@@ -1,14 +1,15 @@
-"""A PettingZoo environment before it is played: how it is made, and what it looks like in MARCO's words."""
+"""A PettingZoo environment before it is played: how it is made, and its shape in MARCO's terms."""
 
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 
+from marco.environments.adapters.common import time_limit
 from marco.environments.adapters.gymnasium_spaces import Actions, Columns, actions, columns
+from marco.environments.user_code import call, noted
 from marco.optional import require
 from marco.types import Agent, Categorical, Feature, binary
 
@@ -21,13 +22,10 @@ AgentId = Hashable
 StateSource = Literal["auto", "state", "joint"]
 """The central state: `state()`, the joint observation, or (auto) the first of them that there is."""
 
-HORIZON_NAMES = ("max_cycles", "max_steps", "max_episode_steps", "num_iters", "episode_limit", "horizon")
-"""The attributes in which environments keep their time limit."""
-
 
 @dataclass(frozen=True)
-class Seat:
-    """The fixed row of one possible agent: who sits there, and how it sees and acts."""
+class AgentSlot:
+    """The fixed row of one possible agent: its name, its observations and its actions."""
 
     id: AgentId
     columns: Columns
@@ -35,33 +33,7 @@ class Seat:
 
     @property
     def agent(self) -> Agent:
-        """The agent in MARCO's words."""
         return Agent(str(self.id), self.actions.actions, self.columns.features)
-
-
-def factory_at(path: str) -> Callable[..., ParallelEnv]:
-    """The function that `package.module:function` names."""
-    module_name, _, function_name = path.partition(":")
-    if not module_name or not function_name:
-        raise ValueError(
-            f"{path!r} names no function: write package.module:function, as in "
-            "mpe2.simple_spread_v3:parallel_env."
-        )
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # The module is there; something that it imports is not.
-        raise ValueError(
-            f"{path!r}: there is no module {error.name!r}. Install it or correct the path."
-        ) from error
-    factory: Callable[..., ParallelEnv] | None = getattr(module, function_name, None)
-    if not callable(factory):
-        offered = [name for name, value in vars(module).items() if name[0] != "_" and callable(value)]
-        raise ValueError(
-            f"{path!r}: module {module_name!r} has no function {function_name!r}. It offers {offered}."
-        )
-    return factory
 
 
 def build(env: ParallelEnv | Callable[..., ParallelEnv], settings: dict[str, Any]) -> ParallelEnv:
@@ -69,7 +41,7 @@ def build(env: ParallelEnv | Callable[..., ParallelEnv], settings: dict[str, Any
     zoo = require("pettingzoo", "pettingzoo")
     made = env
     if callable(env) and not isinstance(env, zoo.ParallelEnv | zoo.AECEnv):
-        made = _call(env, settings)
+        made = call(env, settings, getattr(env, "__qualname__", str(env)))
     elif settings:
         raise ValueError(f"the settings {settings} need a function to pass them to, but {env!r} is none.")
     if isinstance(made, zoo.AECEnv):
@@ -85,22 +57,24 @@ def build(env: ParallelEnv | Callable[..., ParallelEnv], settings: dict[str, Any
     return made
 
 
-def seats_of(env: ParallelEnv, name: str) -> tuple[Seat, ...]:
-    """A seat for every agent that may ever be there, in the environment's order."""
+def slots_of(env: ParallelEnv, name: str) -> tuple[AgentSlot, ...]:
+    """A slot for every agent that may ever appear, in the environment's order."""
     possible = getattr(env, "possible_agents", None)
     if not possible:
         raise ValueError(
             f"{name} has no possible_agents, so its agents cannot be given fixed rows. "
             "Set possible_agents to the list of every agent that may ever appear."
         )
-    return tuple(_seat(env, agent, f"{name}, agent {agent!r}") for agent in possible)
+    return tuple(_slot(env, agent, f"{name}, agent {agent!r}") for agent in possible)
 
 
 def state_columns(env: ParallelEnv, name: str, source: StateSource) -> Columns | None:
     """How `state()` is shown, or None if there is none and the joint observation must do."""
-    env.reset(seed=0)
+    with noted(f"reset(seed=0) of {name}"):
+        env.reset(seed=0)
     try:
-        first = env.state()
+        with noted(f"state() of {name}"):
+            first = env.state()
     except NotImplementedError:
         first = None
     if first is None and source == "state":
@@ -120,44 +94,29 @@ def state_columns(env: ParallelEnv, name: str, source: StateSource) -> Columns |
     return columns(space, "state", f"{name}, state() (state='joint' does without it)")
 
 
-def joint_features(seats: tuple[Seat, ...]) -> tuple[Feature, ...]:
+def joint_features(slots: tuple[AgentSlot, ...]) -> tuple[Feature, ...]:
     """The joint observation as a central state: for each agent whether it is there, and what it sees."""
     features: list[Feature] = []
-    for seat in seats:
-        features.append(binary(f"{seat.id}.present"))
-        features += [_or_absent(feature, str(seat.id)) for feature in seat.columns.features]
+    for slot in slots:
+        features.append(binary(f"{slot.id}.present"))
+        features += [_or_absent(feature, str(slot.id)) for feature in slot.columns.features]
     return tuple(features)
 
 
 def horizon_of(env: ParallelEnv, name: str) -> int:
     """The time limit that the environment keeps in one of its attributes."""
-    for holder in (env, env.unwrapped):
-        for attribute in HORIZON_NAMES:
-            value = getattr(holder, attribute, None)
-            if isinstance(value, int | np.integer) and value > 0:
-                return int(value)
+    if (limit := time_limit(env, env.unwrapped)) is not None:
+        return limit
     raise ValueError(f"{name} does not say how long an episode lasts: give horizon=, the most steps of one.")
 
 
-def _call(factory: Callable[..., ParallelEnv], settings: dict[str, Any]) -> ParallelEnv:
-    try:
-        return factory(**settings)
-    except TypeError as error:
-        if "argument" not in str(error):
-            raise
-        raise ValueError(
-            f"{getattr(factory, '__qualname__', factory)} cannot be called with the settings {settings}: "
-            f"{error}. Leave out or add what it says."
-        ) from error
-
-
-def _seat(env: ParallelEnv, agent: AgentId, where: str) -> Seat:
+def _slot(env: ParallelEnv, agent: AgentId, where: str) -> AgentSlot:
     seen = columns(env.observation_space(agent), "observation", where)
-    return Seat(agent, seen, actions(env.action_space(agent), where))
+    return AgentSlot(agent, seen, actions(env.action_space(agent), where))
 
 
 def _or_absent(feature: Feature, agent: str) -> Feature:
-    """The feature of an agent that may be away: all zeros are then a class of their own."""
+    """The feature of an agent that may be absent: all zeros are then a class of their own."""
     name = f"{agent}.{feature.name}"
     if not isinstance(feature, Categorical) or feature.blank:
         return replace(feature, name=name)
