@@ -11,12 +11,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from marco.types import Spec, TimeStep, action_table, is_identity
 
 SHORT = 12
-"""Episodes of up to so many moments are compiled without a loop, which on a CPU is up to twice as fast."""
+"""Episodes of up to so many timesteps are compiled without a loop, which is up to twice as fast on a CPU."""
 
 
-def unrolled(moments: int) -> int:
-    """How many moments of an episode to compile in a row: all of a short one, and no part of a long one."""
-    return moments if moments <= SHORT else 1
+def unrolled(timesteps: int) -> int:
+    """How many timesteps to unroll: all of a short episode, none of a long one."""
+    return timesteps if timesteps <= SHORT else 1
 
 
 class Dense(eqx.Module):
@@ -114,7 +114,7 @@ class RecurrentNetwork(eqx.Module):
     def step(
         self, memory: Float[Array, "*batch H"], x: Float[Array, "*batch in"]
     ) -> tuple[Float[Array, "*batch H"], Float[Array, "*batch out"]]:
-        """One moment."""
+        """One timestep."""
         memory = self.gru(memory, self.project(x))
         return memory, self.head(memory)
 
@@ -168,7 +168,7 @@ class TeamNetwork(eqx.Module):
     def step(
         self, memory: Float[Array, "N H"], timestep: TimeStep
     ) -> tuple[Float[Array, "N H"], Float[Array, "N A"]]:
-        """One moment: the new memory and the scores."""
+        """One timestep: the new memory and the scores."""
         x = self._inputs(timestep.observation, timestep.previous_actions)
         if self.share_parameters:
             memory, heads = self.network.step(memory, x)
@@ -179,7 +179,7 @@ class TeamNetwork(eqx.Module):
     def unroll(
         self, observation: Float[Array, "T B N O"], previous_actions: Int[Array, "T B N"]
     ) -> Float[Array, "T B N A"]:
-        """The scores at every moment of whole episodes."""
+        """The scores at every timestep of whole episodes."""
         x = self._inputs(observation, previous_actions)
         if self.share_parameters:
             return self._scores(self.network.unroll(x))

@@ -16,17 +16,17 @@ def draw(key: PRNGKeyArray, probabilities: Float[Array, "*batch K"]) -> Int[Arra
     return pick(jax.random.uniform(key, probabilities.shape[:-1]), probabilities)
 
 
-def pick(luck: Float[Array, "*batch"], probabilities: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
-    """The index that a number from 0 to 1, drawn before, stands for."""
+def pick(u: Float[Array, "*batch"], probabilities: Float[Array, "*batch K"]) -> Int[Array, "*batch"]:
+    """The index that uniform noise u selects."""
     # A parallel sum may round an impossible index above the one before it: it is taken out of the race.
     total = jnp.where(probabilities > 0.0, jnp.cumsum(probabilities, axis=-1), 0.0)
-    threshold = (luck * total.max(axis=-1))[..., None]
+    threshold = (u * total.max(axis=-1))[..., None]
     return jnp.argmax(total > threshold, axis=-1).astype(jnp.int32)
 
 
 def draw_below(
     key: PRNGKeyArray, number: Int[Array, ""], shape: tuple[int, ...] = ()
 ) -> Int[Array, "*shape"]:
-    """Draw whole numbers from 0 to `number` - 1, alike to one part in 2^32 / number; 0 below 0."""
+    """Draw integers below `number`, uniform up to a modulo bias of number / 2^32; 0 if number <= 0."""
     most = jnp.maximum(number, 1).astype(jnp.uint32)
     return (jax.random.bits(key, shape) % most).astype(jnp.int32)

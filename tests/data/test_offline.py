@@ -9,7 +9,7 @@ from helpers.tiny_run import WORLD, logged_episodes, settings
 from marco.data.dataset import Dataset, read_chunk
 from marco.data.offline import for_seeds, read_logged, write_logged
 from marco.environments.switch import Switch
-from marco.runs.run import Logged
+from marco.runs.config import Logged
 
 SPEC = WORLD.spec
 
@@ -49,7 +49,8 @@ def test_files_folders_and_runs_are_read(log, tmp_path):
     dataset = Dataset(run / "data", SPEC, 1)
     dataset.append(*read(log))
     dataset.append(*read(log))
-    (run / "config.json").write_text(json.dumps({"world": "switch", "settings": {"agents": 2, "horizon": 3}}))
+    config = {"world": "switch", "world_settings": {"agents": 2, "horizon": 3}}
+    (run / "config.json").write_text(json.dumps(config))
     assert [len(read(path)) for path in (log, run / "data", run)] == [1, 2, 2]
     assert len(read(log, run)) == 3
     with pytest.raises(ValueError, match=r"chunk-000000\.npz is of switch .* this run is of bridge"):
@@ -75,7 +76,9 @@ def test_every_seed_gets_its_own_episodes_or_those_of_the_first(log):
 
 
 def test_data_of_another_world_is_refused(log, tmp_path):
-    with pytest.raises(ValueError, match=r"log\.npz: observation has the shape .* it is of another world"):
+    with pytest.raises(
+        ValueError, match=r"log\.npz: observation has the shape .* it is of another environment"
+    ):
         read(log, spec=Switch(agents=3, horizon=3).spec)
     (chunk,) = read(log)
     for name, array, message in (
@@ -102,9 +105,9 @@ def test_arrays_that_do_not_go_together_are_refused(tmp_path):
 
 
 def test_a_log_changes_the_plan_as_it_counts_or_not():
-    assert Logged(("log",), 30, counts=True).plan(settings()).schedule == (30, 46, 50)
-    assert Logged(("log",), 30, counts=False).plan(settings()).schedule == (30, 46, 62, 78, 80)
-    assert Logged(("log",), 5, counts=True).plan(settings()).schedule == settings().schedule
-    assert Logged(("log",), 50, counts=True).plan(settings()).schedule == (50,)
+    assert Logged(("log",), 30, counts=True).adapt(settings()).schedule == (30, 46, 50)
+    assert Logged(("log",), 30, counts=False).adapt(settings()).schedule == (30, 46, 62, 78, 80)
+    assert Logged(("log",), 5, counts=True).adapt(settings()).schedule == settings().schedule
+    assert Logged(("log",), 50, counts=True).adapt(settings()).schedule == (50,)
     with pytest.raises(ValueError, match="51 samples, more than the budget of 50: give --samples 51 or more"):
-        Logged(("log",), 51, counts=True).plan(settings())
+        Logged(("log",), 51, counts=True).adapt(settings())

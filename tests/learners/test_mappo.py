@@ -59,10 +59,10 @@ def test_the_loss_is_finite_and_steps_after_the_end_do_not_count():
     state = learner.init(jax.random.key(0), env.spec)
     episodes = rollouts(jax.random.key(1), env, learner.act(state, jnp.int32(0)), 16)
     assert not episodes.mask.all()
-    advice = learner.advice(state.online, episodes)
+    targets = learner.targets(state.online, episodes)
     garbage = jnp.where(episodes.mask[..., None], episodes.actions, 3)
     losses = [
-        jax.value_and_grad(learner.loss)(state.online, episodes._replace(actions=actions), advice)
+        jax.value_and_grad(learner.loss)(state.online, episodes._replace(actions=actions), targets)
         for actions in (episodes.actions, garbage)
     ]
     assert np.isfinite(losses[0][0])
@@ -72,5 +72,5 @@ def test_the_loss_is_finite_and_steps_after_the_end_do_not_count():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ValueError, match=r"gae must be between 0\.0 and 1\.0, got 2\.0"):
+    with pytest.raises(ValueError, match=r"gae_lambda must be between 0\.0 and 1\.0, got 2\.0"):
         MAPPO(gae_lambda=2.0)

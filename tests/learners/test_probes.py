@@ -11,7 +11,7 @@ from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
-from marco.learners.training import begin, train
+from marco.learners.training import init, train
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import previous_actions
@@ -22,16 +22,16 @@ FAST = {
     "learning_rate": 3e-3,
     "hidden": 32,
     "episodes_per_update": 32,
-    "replay": 1024,
-    "batch": 128,
+    "buffer_size": 1024,
+    "batch_size": 128,
     "target_update_interval": 25,
     "gamma": 1.0,
 }
 
 
 def learned(env, learner, updates, seed=0):
-    key_begin, key_train = jax.random.split(jax.random.key(seed))
-    return train(key_train, env, learner, begin(key_begin, learner, env.spec), updates)[0]
+    key_init, key_train = jax.random.split(jax.random.key(seed))
+    return train(key_train, env, learner, init(key_init, learner, env.spec), updates)[0]
 
 
 @pytest.mark.parametrize("mixer", ["iql", "vdn", "qmix"])
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_bits_and_a_cut_changes_nothing(learner):
     key = jax.random.key(5)
 
     def run(*pieces):
-        state = begin(jax.random.key(4), learner, env.spec)
+        state = init(jax.random.key(4), learner, env.spec)
         for updates in pieces:
             state, _ = train(key, env, learner, state, updates)
         return state
@@ -117,7 +117,7 @@ def test_fresh_worlds_of_one_shape_are_never_compiled_again():
             observations=(1,),
             horizon=2,
         )
-        state = begin(jax.random.key(index), learner, env.spec)
+        state = init(jax.random.key(index), learner, env.spec)
         state, metrics = train(jax.random.key(index), env, learner, state, 3 + index)
         assert float(metrics["return"]) == 2.0 * index
         if index == 0:
@@ -128,7 +128,7 @@ def test_fresh_worlds_of_one_shape_are_never_compiled_again():
 def test_samples_are_the_steps_really_taken():
     env = Switch()
     learner = QLearner(batch_size=4, buffer_size=40, episodes_per_update=20)
-    state = begin(jax.random.key(0), learner, env.spec)
+    state = init(jax.random.key(0), learner, env.spec)
     state, _ = train(jax.random.key(1), env, learner, state, 1)
     assert int(state.samples) == int(state.learner.replay.episodes.mask.sum())
     assert int(state.learner.replay.size) == 20

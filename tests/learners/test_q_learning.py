@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marco.environments.switch import Switch
-from marco.learners.mixers import Either, Independent, Monotonic, Sum
+from marco.learners.mixers import Independent, Monotonic, Sum
 from marco.learners.q_learning import QLearner, best_values, lambda_returns
-from marco.learners.training import begin_several, train
 from marco.networks import MLP, Dense
 
 
@@ -26,7 +25,7 @@ def flags(*values):
 def returns(reward, over, bootstrap, gamma=0.5, td_lambda=0.0, mask=None):
     mask = [1] * len(reward) if mask is None else mask
     result = lambda_returns(
-        column(*reward), flags(*over), flags(*mask), column(*bootstrap)[..., None], gamma, trace
+        column(*reward), flags(*over), flags(*mask), column(*bootstrap)[..., None], gamma, td_lambda
     )
     return result[:, 0, 0].tolist()
 
@@ -101,55 +100,16 @@ def test_qmix_never_falls_when_an_agents_value_rises(seed, agent, rise):
     assert mixer(q.at[agent].add(rise), state)[0] >= mixer(q, state)[0] - 1e-5
 
 
-def test_either_is_qmix_or_vdn_and_the_difference_is_not_learned():
-    q, state = jnp.array([1.0, 2.0, 4.0]), jax.random.normal(jax.random.key(0), (7,))
-    monotonic = Monotonic.create(jax.random.key(1), Switch().spec, 8)
-    assert Either(monotonic, jnp.float32(0.0))(q, state).tolist() == monotonic(q, state).tolist()
-    assert Either(monotonic, jnp.float32(1.0))(q, state).tolist() == [7.0]
-    for additive in (0.0, 1.0):
-        slope = jax.grad(lambda mixer: mixer(q, state)[0])(Either(monotonic, jnp.float32(additive)))
-        assert slope.additive == 0.0
-        assert (np.abs(slope.monotonic.first_weight.weight).max() == 0.0) == (additive == 1.0)
-
-
-def test_of_several_teams_every_other_one_adds_for_life():
-    world, learner = (
-        Switch(),
-        QLearner("either", hidden=4, mixing_embed_dim=4, batch_size=2, buffer_size=4, optimiser="adam"),
-    )
-    keys = jax.random.split(jax.random.key(0), 4)
-    states = begin_several(keys, learner, world.spec)
-    assert states.learner.online.mixer.additive.tolist() == [0.0, 1.0, 0.0, 1.0]
-    before = np.array(states.learner.online.mixer.monotonic.first_weight.weight)
-    after, _ = jax.vmap(lambda key, state: train(key, world, learner, state, 5))(keys, states)
-    assert after.learner.online.mixer.additive.tolist() == [0.0, 1.0, 0.0, 1.0]
-    learned = after.learner.online.mixer.monotonic.first_weight.weight
-    assert (learned != before).any(axis=(1, 2)).tolist() == [True, False, True, False]
-
-
 def test_epsilon_goes_down_in_a_straight_line():
     learner = QLearner(epsilon_start=1.0, epsilon_end=0.2, epsilon_anneal_steps=100)
     shares = [float(learner.epsilon(jnp.int32(n))) for n in (0, 25, 50, 100, 10_000)]
     assert shares == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
 
 
-def test_vdn_teams_among_others_may_act_at_random_for_another_while():
-    settings = {"hidden": 4, "embedding": 4, "epsilon_end": 0.0}
-    learner = QLearner("either", epsilon_anneal_steps=100, additive_epsilon_anneal_steps=50, **settings)
-    states = begin_several(jax.random.split(jax.random.key(0), 4), learner, Switch().spec)
-    acting = jax.vmap(lambda state: learner.act(state.learner, jnp.int32(50)))(states)
-    assert acting.epsilon.tolist() == pytest.approx([0.5, 0.0, 0.5, 0.0])
-
-
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"batch": 0}, "batch must be positive, got 0"),
-        ({"additive_epsilon_anneal_steps": 0}, "additive_epsilon_anneal_steps must be positive, got 0"),
-        (
-            {"additive_epsilon_anneal_steps": 9},
-            "additive_epsilon_anneal_steps is for mixer='either': all teams of 'iql'",
-        ),
+        ({"batch_size": 0}, "batch_size must be positive, got 0"),
         ({"gamma": 1.5}, "gamma must be between 0.0 and 1.0, got 1.5"),
         ({"td_lambda": -0.1}, "td_lambda must be between 0.0 and 1.0, got -0.1"),
         (

@@ -12,8 +12,8 @@ from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.networks import TeamNetwork
 from marco.policies.base import RecurrentPolicy
+from marco.policies.export import load_policy
 from marco.rollout import rollouts
-from marco.runs.folder import load_policy, save_policy
 
 
 @pytest.fixture(params=[(True, True), (True, False), (False, True)], ids=["shared", "joint head", "one each"])
@@ -22,7 +22,7 @@ def saved(request, tmp_path):
     shared, factored = request.param
     env = Reference(horizon=8)
     policy = RecurrentPolicy(TeamNetwork.create(jax.random.key(3), env.spec, 16, shared, factored))
-    save_policy(tmp_path / "team.npz", policy)
+    policy.save(tmp_path / "team.npz")
     return env, policy, tmp_path / "team.npz"
 
 
@@ -49,7 +49,7 @@ def test_an_agent_acts_alone(saved):
 def test_masks_are_respected(tmp_path):
     env = Switch()
     policy = RecurrentPolicy(TeamNetwork.create(jax.random.key(0), env.spec, 8))
-    save_policy(tmp_path / "team.npz", policy)
+    policy.save(tmp_path / "team.npz")
     agent = marco.policies.deploy.load(tmp_path / "team.npz").agent(1)
     for action in range(4):
         assert agent.act([1.0, 0.0], np.arange(4) == action) == action

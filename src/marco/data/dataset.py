@@ -1,8 +1,8 @@
-"""Real episodes on disk: append-only chunks, each written whole or not at all, before anybody learns from it.
+"""Real episodes, append-only: on disk each chunk is written whole or not at all, before it is learned from.
 
-data/chunk-000000.npz, chunk-000001.npz, ... hold the fields of an Episode, with the axes seeds T B in front
-(T + 1 for what is shown at moments). Steps with `mask` False were never taken; episodes without any are
-padding. A sample is a step with `mask` True: their number is the samples used so far.
+data/chunk-000000.npz, chunk-000001.npz, ... hold the fields of an Episode with the axes seeds T B in front
+(T + 1 for observations, states and masks of actions). Steps with `mask` False were never taken; episodes
+without any are padding. A sample is a step with `mask` True, and their number is what has been spent so far.
 """
 
 from pathlib import Path
@@ -16,19 +16,23 @@ from marco.types import Episode, Spec
 
 
 class Dataset:
-    """All real samples of a run, one column per seed."""
+    """All real samples of a run, for every seed; in memory alone where no folder is given."""
 
-    def __init__(self, folder: Path, spec: Spec, seeds: int) -> None:
+    def __init__(self, folder: Path | None, spec: Spec, seeds: int) -> None:
         self.folder, self.spec, self.seeds = folder, spec, seeds
-        folder.mkdir(parents=True, exist_ok=True)
-        self._chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
+        self._chunks: list[Episode] = [] if folder is None else self._read_all(folder)
         self._samples: np.ndarray = sum(map(_steps, self._chunks), np.zeros(seeds, int))
-        expected = [f"chunk-{index:06d}.npz" for index in range(len(self._chunks))]
+
+    def _read_all(self, folder: Path) -> list[Episode]:
+        folder.mkdir(parents=True, exist_ok=True)
+        chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
+        expected = [f"chunk-{index:06d}.npz" for index in range(len(chunks))]
         # A write that never finished leaves a hidden file: nothing was learned from it.
         found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if found != expected:
             strange = sorted(set(found) ^ set(expected))[0]
             raise ValueError(f"{folder / strange} does not belong there, or is missing: chunks are numbered.")
+        return chunks
 
     @property
     def chunks(self) -> int:
@@ -43,8 +47,8 @@ class Dataset:
     def append(self, episodes: Episode) -> None:
         """Write a chunk (axes seeds T B); when this returns it is on the disk."""
         chunk: Episode = jax.tree.map(np.asarray, episodes)
-        path = self.folder / f"chunk-{len(self._chunks):06d}.npz"
-        save_arrays(path, chunk._asdict())
+        if self.folder is not None:
+            save_arrays(self.folder / f"chunk-{len(self._chunks):06d}.npz", chunk._asdict())
         self._chunks.append(chunk)
         self._samples = self._samples + _steps(chunk)
 
@@ -64,7 +68,7 @@ class Dataset:
                 parts.append([np.asarray(leaf)[seed][:, played] for leaf in chunk])
             have += int(mask.sum())
         if not parts:
-            raise ValueError(f"{self.folder} holds no episodes yet.")
+            raise ValueError(f"{self.folder or 'this run'} holds no episodes yet.")
         joined: list[Any] = [np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)]
         return Episode(*joined)
 
@@ -89,7 +93,7 @@ def read_chunk(path: Path) -> Episode:
 
 
 def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
-    """The sizes of a chunk's arrays in a world: of time, then of what follows the episodes."""
+    """The shapes of a chunk's arrays without seeds and episodes: time first."""
     moments, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
     return {
         "observation": (moments, team, spec.observation_width),

@@ -1,4 +1,4 @@
-"""Real episodes that somebody has already: read from the files of a run, or made from arrays of one's own."""
+"""Offline data: real episodes from the files of a run, or from arrays of the user's own."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class LoggedEpisode(NamedTuple):
     reward: Any
     """T: the team's."""
     terminated: bool
-    """Whether the world itself ended it; not so the time limit."""
+    """Whether the environment itself ended it; the time limit does not count."""
     available: Any = None
     """T+1 N A; every action that an agent has, if not given."""
 
@@ -72,28 +72,31 @@ def for_seeds(chunks: list[Episode], seeds: int) -> list[Episode]:
 
 
 def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
-    """The chunk with its arrays in their types; refused if it cannot be of a world of this shape."""
+    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape."""
     found: dict[str, Any] = {}
     for name, shape in chunk_shapes(spec).items():
         array = np.asarray(getattr(chunk, name))
         if array.ndim != 3 + len(shape[1:]) or (array.shape[1], *array.shape[3:]) != shape:
             raise ValueError(
-                f"{path}: {name} has the shape {array.shape}; a world like {spec.name} needs seeds, "
-                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another world."
+                f"{path}: {name} has the shape {array.shape}; an environment like {spec.name} needs seeds, "
+                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another "
+                "environment."
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ValueError(f"{path}: {name} holds numbers that are not finite: leave these episodes out.")
         found[name] = array.astype(TYPES.get(name, np.float32))
     counts = np.array([agent.num_actions for agent in spec.agents])
     if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():
-        raise ValueError(f"{path}: some actions are not among those of {spec.name}: it is of another world.")
+        raise ValueError(
+            f"{path}: some actions are not among those of {spec.name}: it is of another environment."
+        )
     if not found["mask"].any():
         raise ValueError(f"{path} holds no step: leave it out.")
     return Episode(**found)
 
 
 def _padded(spec: Spec, number: int, one: LoggedEpisode) -> list[np.ndarray]:
-    """The fields of an Episode, padded to the horizon: the last moment stays, nothing more is paid."""
+    """The fields of an Episode, padded to the horizon: the last timestep is repeated, with no reward."""
     actions = np.asarray(one.actions)
     steps, idle = len(actions), spec.horizon - len(actions)
     if not 1 <= steps <= spec.horizon:
@@ -128,13 +131,13 @@ def _files(path: Path) -> list[Path]:
 
 
 def _check_world(file: Path, world: str, settings: dict[str, Any]) -> None:
-    """A file that lies in a run's folder is of that run's world."""
+    """A file in the folder of a run is of that run's environment."""
     config = file.parent.parent / "config.json"
     if file.parent.name != "data" or not config.exists():
         return
     theirs = json.loads(config.read_text())
-    if (theirs["world"], theirs["settings"]) != (world, settings):
+    if (theirs.get("world"), theirs.get("world_settings")) != (world, settings):
         raise ValueError(
-            f"{file} is of {theirs['world']} with the settings {theirs['settings']}, this run is of {world} "
-            f"with {settings}: give data of the same world."
+            f"{file} is of {theirs.get('world')} with the settings {theirs.get('world_settings')}, "
+            f"this run is of {world} with {settings}: give data of the same environment."
         )

@@ -28,7 +28,7 @@ class Buffer(NamedTuple):
 
 
 def empty_buffer(spec: Spec, capacity: int) -> Buffer:
-    """A buffer for episodes of a world."""
+    """An empty buffer for episodes of an environment."""
     time, agents = spec.horizon, spec.num_agents
     shown = (capacity, time + 1)
     flags = jnp.zeros((capacity, time), bool)

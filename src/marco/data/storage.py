@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens; and that say so when they are damaged."""
+"""Files that are written whole or not at all; damaged ones are refused by name."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -52,6 +52,8 @@ def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         raise
     with naming(path):
         temporary.replace(path)
+        if os.name == "nt":  # Windows opens no folders, and needs none to be flushed
+            return
         folder = os.open(path.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)

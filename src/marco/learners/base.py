@@ -1,10 +1,10 @@
-"""The contract of every learner: settings that can start, act and learn from episodes."""
+"""The contract of every learner: frozen settings that can initialise, act, and learn from episodes."""
 
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
-from marco.policies.base import Policy, RecurrentPolicy
+from marco.policies.base import Policy
 from marco.types import Episode, Spec
 
 LearnerState = Any
@@ -15,19 +15,19 @@ Metrics = dict[str, Array]
 
 @runtime_checkable
 class Learner(Protocol):
-    """Frozen, hashable settings. What is learned lives in the state alone."""
+    """Frozen, hashable settings. Everything that is learned is in the state."""
 
     @property
     def episodes_per_update(self) -> int:
         """How many episodes are played side by side before each update."""
 
-    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> LearnerState:
-        """Begin to learn; as which of several teams of one world, for learners that vary these."""
+    def init(self, key: PRNGKeyArray, spec: Spec) -> LearnerState:
+        """The state before the first update."""
 
     def act(self, state: LearnerState, samples: Int[Array, ""]) -> Policy:
-        """The policy that gathers episodes, after so many samples."""
+        """The behaviour policy after `samples` environment steps."""
 
-    def greedy(self, state: LearnerState) -> RecurrentPolicy:
+    def greedy(self, state: LearnerState) -> Policy:
         """The team as it would be deployed."""
 
     def update(
@@ -35,5 +35,5 @@ class Learner(Protocol):
     ) -> tuple[LearnerState, Metrics]:
         """Learn from a batch of new episodes (axes T B)."""
 
-    def forget(self, state: LearnerState, spec: Spec) -> LearnerState:
-        """Keep what was learned, not the episodes: the world they came from is no more."""
+    def clear_replay(self, state: LearnerState, spec: Spec) -> LearnerState:
+        """Keep what was learned and drop stored episodes: the model they came from has been refitted."""

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.checks import check_between, check_positive
 from marco.learners.base import Metrics
@@ -24,21 +24,21 @@ class ActorCritic(eqx.Module):
     critic: MLP
 
     def value(self, state: Float[Array, "T B S"]) -> Float[Array, "T B"]:
-        """What the critic expects at each moment; it knows the clock, since the horizon is finite."""
+        """The critic's values; it is given the time, since the horizon is finite."""
         moments = state.shape[0]
         clock = jnp.broadcast_to(jnp.linspace(0.0, 1.0, moments)[:, None, None], (*state.shape[:-1], 1))
         return self.critic(jnp.concatenate([state, clock], axis=-1))[..., 0]
 
 
 class MAPPOState(NamedTuple):
-    """Where MAPPO stands."""
+    """The state of MAPPO."""
 
     online: ActorCritic
     optimiser: optax.OptState
 
 
 class PPOTargets(NamedTuple):
-    """What a batch of episodes teaches, computed once before the epochs."""
+    """The targets of a batch of episodes, computed once before the epochs."""
 
     log_probability: Float[Array, "T B N"]
     advantage: Float[Array, "T B"]
@@ -55,7 +55,7 @@ class MAPPO:
     share_parameters: bool = True
     """One network for all agents, or one each."""
     factored: bool = True
-    """One head per factor of a composite action: the factors are then drawn independently."""
+    """One head per component of a composite action: the components are then drawn independently."""
     gamma: float = 0.99
     gae_lambda: float = 0.95
     """The lambda of generalised advantage estimation."""
@@ -82,7 +82,7 @@ class MAPPO:
         check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
         check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae_lambda=self.gae_lambda)
 
-    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> MAPPOState:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> MAPPOState:
         """Draw the networks."""
         key_actor, key_critic = jax.random.split(key)
         actor = TeamNetwork.create(key_actor, spec, self.hidden, self.share_parameters, self.factored)
@@ -110,8 +110,8 @@ class MAPPO:
         state, losses = jax.lax.scan(one_epoch, state, length=self.epochs)
         return state, {"loss": losses.mean()}
 
-    def forget(self, state: MAPPOState, spec: Spec) -> MAPPOState:
-        """Nothing is kept from episode to episode."""
+    def clear_replay(self, state: MAPPOState, spec: Spec) -> MAPPOState:
+        """There is no replay."""
         return state
 
     def targets(self, online: ActorCritic, episodes: Episode) -> PPOTargets:
@@ -143,7 +143,7 @@ def surrogate(
 
 
 def advantages(
-    episodes: Episode, value: Float[Array, "moments B"], gamma: float, gae_lambda: float
+    episodes: Episode, value: Float[Array, "timesteps B"], gamma: float, gae_lambda: float
 ) -> Float[Array, "T B"]:
     """Generalised advantages; nothing follows the end of an episode."""
     goes_on = ~(episodes.terminated | episodes.truncated)

@@ -1,4 +1,4 @@
-"""How the agents' values make the team's: IQL, VDN and QMIX differ in nothing else."""
+"""Mixers: how the agents' values make the team's value. IQL, VDN and QMIX differ in nothing else."""
 
 from abc import abstractmethod
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from marco.networks import MLP, Dense
 from marco.types import Spec
 
-MixerName = Literal["iql", "vdn", "qmix", "either"]
+MixerName = Literal["iql", "vdn", "qmix"]
 
 
 class Mixer(eqx.Module):
@@ -21,7 +21,7 @@ class Mixer(eqx.Module):
     def __call__(
         self, q: Float[Array, "*batch N"], state: Float[Array, "*batch S"]
     ) -> Float[Array, "*batch V"]:
-        """Mix."""
+        """Mix the agents' values in a state."""
 
 
 class Independent(Mixer):
@@ -53,11 +53,11 @@ class Monotonic(Mixer):
     second_bias: MLP
 
     @classmethod
-    def create(cls, key: PRNGKeyArray, spec: Spec, embedding: int) -> "Monotonic":
+    def create(cls, key: PRNGKeyArray, spec: Spec, embed_dim: int) -> "Monotonic":
         """Draw the hypernetworks."""
-        outputs = (spec.num_agents * embedding, embedding, embedding, embedding)
+        outputs = (spec.num_agents * embed_dim, embed_dim, embed_dim, embed_dim)
         from_state = [(spec.state_width, size_out) for size_out in outputs]
-        weight, bias, second, inner, outer = Dense.several(key, *from_state, (embedding, 1))
+        weight, bias, second, inner, outer = Dense.several(key, *from_state, (embed_dim, 1))
         return cls(weight, bias, second, MLP((inner, outer)))
 
     def __call__(
@@ -70,35 +70,12 @@ class Monotonic(Mixer):
         return mixed + self.second_bias(state)
 
 
-class Either(Mixer):
-    """QMIX for some of the teams that are trained side by side, VDN for the others.
-
-    QMIX can tell apart what VDN cannot, and gets stuck where VDN does not: which is better depends on the
-    world. A team keeps to its kind for life.
-    """
-
-    monotonic: Monotonic
-    additive: Float[Array, ""]
-    """1 where the values are summed, 0 where they are not; it is not learned."""
-
-    def __call__(
-        self, q: Float[Array, "*batch N"], state: Float[Array, "*batch S"]
-    ) -> Float[Array, "*batch V"]:
-        """V = 1: as the team's kind has it."""
-        additive = jax.lax.stop_gradient(self.additive) > 0.5
-        return jnp.where(additive, q.sum(axis=-1, keepdims=True), self.monotonic(q, state))
-
-
-def make_mixer(
-    key: PRNGKeyArray, name: MixerName, spec: Spec, embedding: int, which: Int[ArrayLike, ""] = 0
-) -> Mixer:
-    """The mixer that a name stands for, for one of several teams: of `either` every other one is VDN."""
+def make_mixer(key: PRNGKeyArray, name: MixerName, spec: Spec, embed_dim: int) -> Mixer:
+    """The mixer of a name."""
     match name:
         case "iql":
             return Independent()
         case "vdn":
             return Sum()
         case "qmix":
-            return Monotonic.create(key, spec, embedding)
-        case "either":
-            return Either(Monotonic.create(key, spec, embedding), jnp.float32(jnp.asarray(which) % 2))
+            return Monotonic.create(key, spec, embed_dim)

@@ -7,12 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.checks import check_between, check_positive
 from marco.data.replay import Buffer, add, empty_buffer, sample
 from marco.learners.base import Metrics
-from marco.learners.mixers import Either, Mixer, MixerName, make_mixer
+from marco.learners.mixers import Mixer, MixerName, make_mixer
 from marco.learners.optimiser import OptimiserName, make_optimiser
 from marco.networks import TeamNetwork, mask_scores, unrolled
 from marco.policies.base import EpsilonGreedy, Policy, RecurrentPolicy
@@ -27,7 +27,7 @@ class QFunction(eqx.Module):
 
 
 class QState(NamedTuple):
-    """Where a Q-learner stands."""
+    """The state of a Q-learner."""
 
     online: QFunction
     target: QFunction
@@ -47,7 +47,7 @@ class QLearner:
     share_parameters: bool = True
     """One network for all agents, or one each."""
     factored: bool = False
-    """One head per factor of a composite action, summed, or one joint head as in the paper."""
+    """One head per component of a composite action, summed, or one joint head as in the paper."""
     gamma: float = 0.99
     td_lambda: float = 0.0
     """The lambda of lambda-returns: 0 looks one step ahead, 1 to the end of the episode."""
@@ -60,8 +60,6 @@ class QLearner:
     epsilon_end: float = 0.05
     epsilon_anneal_steps: int = 100_000
     """Over how many samples epsilon goes from its start to its end, linearly."""
-    additive_epsilon_anneal_steps: int | None = None
-    """The same for the VDN teams of `either`, where they need another number."""
     buffer_size: int = 5_000
     """How many of the last episodes are kept."""
     batch_size: int = 32
@@ -83,13 +81,6 @@ class QLearner:
         )
         rates = ("learning_rate", "max_grad_norm", "target_update_interval", "epsilon_anneal_steps")
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
-        if self.additive_epsilon_anneal_steps is not None:
-            check_positive("QLearner", additive_epsilon_anneal_steps=self.additive_epsilon_anneal_steps)
-            if self.mixer != "either":
-                raise ValueError(
-                    f"QLearner: additive_epsilon_anneal_steps is for mixer='either': all teams of "
-                    f"{self.mixer!r} are of one kind, so set epsilon_anneal_steps."
-                )
         shares = ("gamma", "td_lambda", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
         if self.buffer_size < self.batch_size:
@@ -103,11 +94,11 @@ class QLearner:
                 f"episodes_per_update={self.episodes_per_update}."
             )
 
-    def init(self, key: PRNGKeyArray, spec: Spec, which: Int[ArrayLike, ""] = 0) -> QState:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> QState:
         """Draw the networks; the replay is empty."""
         key_team, key_mixer = jax.random.split(key)
         team = TeamNetwork.create(key_team, spec, self.hidden, self.share_parameters, self.factored)
-        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.mixing_embed_dim, which))
+        online = QFunction(team, make_mixer(key_mixer, self.mixer, spec, self.mixing_embed_dim))
         return QState(
             online=online,
             target=jax.tree.map(jnp.copy, online),
@@ -118,22 +109,15 @@ class QLearner:
 
     def act(self, state: QState, samples: Int[Array, ""]) -> Policy:
         """Epsilon-greedy."""
-        mixer = state.online.mixer
-        additive = mixer.additive > 0.5 if isinstance(mixer, Either) else False
-        return EpsilonGreedy(self.greedy(state), self.epsilon(samples, additive))
+        return EpsilonGreedy(self.greedy(state), self.epsilon(samples))
 
     def greedy(self, state: QState) -> RecurrentPolicy:
         """Each agent takes the action it values most."""
         return RecurrentPolicy(state.online.team)
 
-    def epsilon(self, samples: Int[Array, ""], additive: Bool[ArrayLike, ""] = False) -> Float[Array, ""]:
-        """The share of random actions after so many samples; of `either` for a team that adds or does not."""
-        over = jnp.where(
-            additive,
-            self.additive_epsilon_anneal_steps or self.epsilon_anneal_steps,
-            self.epsilon_anneal_steps,
-        )
-        done = jnp.clip(samples / over, 0.0, 1.0)
+    def epsilon(self, samples: Int[Array, ""]) -> Float[Array, ""]:
+        """The probability of a random action after `samples` steps."""
+        done = jnp.clip(samples / self.epsilon_anneal_steps, 0.0, 1.0)
         return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
 
     def update(self, key: PRNGKeyArray, state: QState, episodes: Episode) -> tuple[QState, Metrics]:
@@ -157,7 +141,7 @@ class QLearner:
         loss = jnp.where(enough, losses.mean(), 0.0)
         return QState(online, target, optimiser, replay, updates), {"loss": loss}
 
-    def forget(self, state: QState, spec: Spec) -> QState:
+    def clear_replay(self, state: QState, spec: Spec) -> QState:
         """Empty the replay."""
         return state._replace(replay=empty_buffer(spec, self.buffer_size))
 
@@ -174,7 +158,7 @@ class QLearner:
         error = jnp.where(batch.mask[..., None], predicted - targets, 0.0)
         return jnp.sum(jnp.square(error)) / (jnp.sum(batch.mask) * error.shape[-1])
 
-    def targets(self, batch: Episode, bootstrap: Float[Array, "moments B V"]) -> Float[Array, "T B V"]:
+    def targets(self, batch: Episode, bootstrap: Float[Array, "timesteps B V"]) -> Float[Array, "T B V"]:
         """What the values should have been."""
         over = batch.terminated | batch.truncated
         return lambda_returns(batch.reward, over, batch.mask, bootstrap, self.gamma, self.td_lambda)
@@ -185,10 +169,10 @@ class QLearner:
 
 
 def best_values(
-    judge: Float[Array, "*batch A"], values: Float[Array, "*batch A"], available: Bool[Array, "*batch A"]
+    scores: Float[Array, "*batch A"], values: Float[Array, "*batch A"], available: Bool[Array, "*batch A"]
 ) -> Float[Array, "*batch"]:
-    """The value of the action that the judge likes best: double Q-learning, if judge and values differ."""
-    best = jnp.argmax(mask_scores(judge, available), axis=-1)
+    """The value of the action with the highest score: double Q-learning, if scores and values differ."""
+    best = jnp.argmax(mask_scores(scores, available), axis=-1)
     return jnp.take_along_axis(values, best[..., None], axis=-1)[..., 0]
 
 

@@ -1,7 +1,8 @@
 """Policies: each agent's action probabilities, from what that agent has observed so far."""
 
 from abc import abstractmethod
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -24,7 +25,15 @@ class Policy(eqx.Module):
 
     @abstractmethod
     def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
-        """Look at the world; return the new memory and each agent's action probabilities."""
+        """Act on a timestep; return the new memory and each agent's action probabilities."""
+
+
+@runtime_checkable
+class Savable(Protocol):
+    """A policy that can be kept as a file."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as a file that `marco.load` reads."""
 
 
 class RandomPolicy(Policy):
@@ -78,3 +87,9 @@ class RecurrentPolicy(Policy):
         if self.stochastic:
             return memory, jax.nn.softmax(scores)
         return memory, jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1])
+
+    def save(self, path: str | Path) -> None:
+        """Write the team as a file that `marco.load` reads, with numpy alone."""
+        from marco.policies.export import save_policy
+
+        save_policy(Path(path), self)

@@ -22,7 +22,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Member:
-    """What one agent's part of a policy file says of it."""
+    """One agent, as the policy file describes it."""
 
     name: str
     num_actions: int
@@ -31,7 +31,7 @@ class Member:
 
 
 class AgentPolicy:
-    """One agent, alone: it needs no other agent, no state of the world and no network."""
+    """One agent, alone: it needs no other agent, no central state and no communication."""
 
     def __init__(self, index: int, member: Member, weights: dict[str, NDArray[np.float32]]) -> None:
         self.index, self.name, self.num_actions = index, member.name, member.num_actions
@@ -54,7 +54,7 @@ class AgentPolicy:
         return self._previous
 
     def scores(self, observation: ArrayLike) -> NDArray[np.float32]:
-        """Look at the world and remember it; the scores of the actions."""
+        """Update the memory with an observation; the scores of the actions."""
         weights, x = self._weights, self._inputs(observation)
         x = np.maximum(x @ weights["encoder"] + weights["encoder_bias"], 0.0)
         seen = np.split(x @ weights["input"] + weights["input_bias"], 3)
@@ -92,8 +92,10 @@ class AgentPolicy:
 class TeamPolicy:
     """All agents of a team, side by side; none sees what another sees."""
 
-    def __init__(self, agents: Sequence[AgentPolicy], facts: dict[str, Any]) -> None:
-        self.agents, self.facts = tuple(agents), facts
+    def __init__(
+        self, agents: Sequence[AgentPolicy], facts: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> None:
+        self.agents, self.facts, self.arrays = tuple(agents), facts, arrays
 
     def reset(self) -> None:
         """Forget: a new episode begins."""
@@ -134,7 +136,7 @@ def load(path: str | Path, seed: int | None = None) -> TeamPolicy:
         Member(**{**member, "action_labels": tuple(member["action_labels"])}) for member in facts["agents"]
     ]
     return TeamPolicy(
-        [AgentPolicy(i, m, _own(arrays, i, facts["shared"])) for i, m in enumerate(members)], facts
+        [AgentPolicy(i, m, _own(arrays, i, facts["shared"])) for i, m in enumerate(members)], facts, arrays
     )
 
 

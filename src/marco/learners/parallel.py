@@ -1,0 +1,164 @@
+"""Many trainings in one program: seeds (axis S), and restarts of each seed (axis R).
+
+Each seed has its own environment, which its restarts share. Seeds are spread over the devices there are; on a
+CPU, whose cores one program does not fill, programs run side by side in threads.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, ArrayLike, Float, Int, Key
+
+from marco.environments.base import Environment, HostWorld
+from marco.learners.base import Learner, Metrics
+from marco.learners.training import TrainingState, init, train, train_until
+from marco.policies.base import Policy
+from marco.rollout import rollouts
+from marco.types import Spec
+
+Tree = TypeVar("Tree")
+Item = TypeVar("Item")
+
+EVALUATION_EPISODES = 4_096
+"""Imagined episodes by which teams are compared: the standard error of a return in [-1, 1] is below 0.016."""
+
+
+def check_seeds(seeds: tuple[int, ...], env: Environment | HostWorld) -> None:
+    """Refuse equal seeds, and several seeds in an environment that Python steps."""
+    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
+        raise ValueError(f"seeds must be different numbers from 0 on, got {list(seeds)}.")
+    if len(seeds) > 1 and not isinstance(env, Environment):
+        raise ValueError(
+            f"{env.spec.name} is no JAX environment and runs one seed at a time, got seeds {list(seeds)}: "
+            "start one process per seed."
+        )
+
+
+def spread(tree: Tree) -> Tree:
+    """Spread the first axis, the seeds, evenly over as many devices as divide it."""
+    leaves, devices = jax.tree.leaves(tree), jax.devices()
+    if not leaves or len(devices) == 1:
+        return tree
+    used = max(count for count in range(1, len(devices) + 1) if leaves[0].shape[0] % count == 0)
+    mesh = Mesh(np.array(devices[:used]), ("seeds",))
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("seeds")))
+
+
+def stack_seeds(trees: Sequence[Any]) -> Any:
+    """Stack one tree per seed along a new first axis, spread over the devices."""
+    return spread(jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees))
+
+
+@partial(jax.jit, static_argnames=("learner", "spec"))
+def init_all(keys: Key[Array, "S R"], learner: Learner, spec: Spec) -> TrainingState:
+    """Initialise every training."""
+    return jax.vmap(jax.vmap(lambda key: init(key, learner, spec)))(keys)
+
+
+@partial(jax.jit, static_argnames="learner")
+def train_all(
+    keys: Key[Array, "S R"],
+    states: TrainingState,
+    envs: Environment,
+    learner: Learner,
+    updates: Int[ArrayLike, ""],
+) -> tuple[TrainingState, Metrics]:
+    """`train` for every seed and restart."""
+
+    def one(keys: Key[Array, " R"], states: TrainingState, env: Environment) -> Any:
+        return jax.vmap(lambda key, state: train(key, env, learner, state, updates))(keys, states)
+
+    return jax.vmap(one)(keys, states, envs)
+
+
+@partial(jax.jit, static_argnames="learner")
+def train_seeds_until(
+    keys: Key[Array, " S"],
+    envs: Environment,
+    learner: Learner,
+    states: TrainingState,
+    targets: Int[Array, " S"],
+) -> tuple[TrainingState, Metrics]:
+    """`train_until` for every seed."""
+
+    def one(key: Array, env: Environment, state: TrainingState, target: Array) -> Any:
+        return train_until(key, env, learner, state, target)
+
+    return jax.vmap(one)(keys, envs, states, targets)
+
+
+@partial(jax.jit, static_argnames="learner")
+def greedy_all(learner: Learner, states: TrainingState) -> Policy:
+    """The greedy policy of every seed and restart."""
+    return jax.vmap(jax.vmap(lambda state: learner.greedy(state.learner)))(states)
+
+
+@jax.jit
+def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -> Float[Array, "S R"]:
+    """The mean return of every policy in its seed's environment, by sampled episodes."""
+
+    def one(keys: Key[Array, " R"], policies: Policy, env: Environment) -> Array:
+        def mean_return(key: Array, policy: Policy) -> Array:
+            return jnp.mean(rollouts(key, env, policy, EVALUATION_EPISODES).undiscounted_return)
+
+        return jax.vmap(mean_return)(keys, policies)
+
+    return jax.vmap(one)(keys, policies, envs)
+
+
+@partial(jax.jit, static_argnames=("learner", "spec"))
+def clear_replay(learner: Learner, states: TrainingState, spec: Spec) -> TrainingState:
+    """Before training goes on in a refitted model: keep what was learned, drop stored episodes."""
+    return jax.vmap(lambda state: state._replace(learner=learner.clear_replay(state.learner, spec)))(states)
+
+
+def side_by_side(function: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
+    """Apply a function of compiled programs to every item, with as many threads as there are cores."""
+    with ThreadPoolExecutor(max(1, min(len(items), cores()))) as threads:
+        return list(threads.map(lambda item: jax.block_until_ready(function(item)), items))
+
+
+def cores() -> int:
+    """How many threads can run at once."""
+    return os.cpu_count() or 1
+
+
+def bytes_per_training(learner: Learner, spec: Spec) -> int:
+    """The memory of one training: the learner's state with its replay, and the activations of a batch."""
+    state = jax.eval_shape(lambda key: init(key, learner, spec), jax.random.key(0))
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state) if hasattr(leaf, "size"))
+    timestep = spec.num_agents * (spec.observation_width + 3 * spec.num_actions) + spec.state_width
+    hidden = getattr(learner, "hidden", 64)
+    # Forwards and backwards through the network about twelve arrays of the size of the memory are alive.
+    activations = spec.num_agents * (12 * hidden + 4 * spec.num_actions)
+    episodes = max(getattr(learner, "batch_size", 0), learner.episodes_per_update)
+    return held + 4 * (spec.horizon + 1) * episodes * (timestep + activations)
+
+
+def check_memory(learners: Sequence[Learner], spec: Spec, seeds: int, available: int | None = None) -> None:
+    """Refuse more seeds than fit, before anything is compiled: all `learners` of a seed are alive at once."""
+    needed = sum(bytes_per_training(learner, spec) for learner in learners)
+    available = memory_available() if available is None else available
+    if seeds * needed > available:
+        raise ValueError(
+            f"{seeds} seeds need about {seeds * needed / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB are "
+            f"there: use at most {available // needed} seeds, or a smaller buffer_size or batch_size."
+        )
+
+
+def memory_available() -> int:
+    """The memory of all devices together, or of the machine where the devices are its processors."""
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
+    if all(limits):
+        return int(sum(limit for limit in limits if limit))
+    if not hasattr(os, "sysconf"):  # Windows does not say
+        return sys.maxsize
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

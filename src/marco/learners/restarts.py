@@ -1,0 +1,277 @@
+"""Training in segments, and the best of several teams.
+
+A long training is cut into ten segments, so that it can report, stop soon when asked to, and be evaluated on
+the way. It ends with the same bits as one that is not cut, and no segment is compiled for itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+
+from marco.environments.base import Environment
+from marco.learners.base import Learner, Metrics
+from marco.learners.parallel import (
+    cores,
+    evaluate_all,
+    greedy_all,
+    init_all,
+    side_by_side,
+    stack_seeds,
+    train_all,
+    train_seeds_until,
+)
+from marco.learners.training import TrainingState
+from marco.policies.base import Policy
+from marco.types import Spec
+
+EnvironmentsAt = Callable[[float], Environment]
+"""The environments of all seeds when this share of a training is over: they may change on the way."""
+
+SEGMENTS = 10
+"""Segments of a training. More would cost time, since programs side by side wait for each other."""
+
+
+class Segment(NamedTuple):
+    """A training after one more segment; seeds first."""
+
+    progress: float
+    """How much of the training is over, from 0 to 1."""
+    states: TrainingState
+    returns: Float[np.ndarray, "S *R"]
+    """The mean return while training, in the last segment."""
+    steps: Int[np.ndarray, "S *R"]
+    """Steps since the training began."""
+
+
+def train_for(
+    keys: Key[Array, " S"], envs: EnvironmentsAt, learner: Learner, states: TrainingState, steps: int
+) -> Iterator[Segment]:
+    """Train one policy per seed for at least `steps` more steps."""
+    first = np.asarray(states.samples)
+    segment = Segment(0.0, states, np.zeros(first.shape), np.zeros_like(first))
+    for number in range(1, SEGMENTS + 1):
+        targets = jnp.asarray(first + steps * number // SEGMENTS, jnp.int32)
+        trained, metrics = train_seeds_until(keys, envs(segment.progress), learner, segment.states, targets)
+        segment = _after(segment, number / SEGMENTS, trained, metrics)
+        yield segment
+
+
+class RestartKeys(NamedTuple):
+    """One key for each use of each restart."""
+
+    init: Key[Array, "S R"]
+    train: Key[Array, "S R"]
+    evaluate: Key[Array, "S R"]
+    again: Key[Array, "S R"]
+
+    def of(self, members: Sequence[int]) -> "RestartKeys":
+        """The keys of some of the restarts."""
+        return RestartKeys(*(keys[:, jnp.asarray(members)] for keys in self))
+
+
+@partial(jax.jit, static_argnames="restarts")
+def restart_keys(keys: Key[Array, " S"], restarts: int) -> RestartKeys:
+    """Split the key of every seed."""
+
+    def one(key: PRNGKeyArray) -> RestartKeys:
+        each = jax.random.split(key, restarts)
+        return RestartKeys(*jax.vmap(lambda restart: jax.random.split(restart, 4), out_axes=1)(each))
+
+    return jax.vmap(one)(keys)
+
+
+class Best(NamedTuple):
+    """The best team of one learner so far, of every seed, and its value when it was chosen."""
+
+    policy: Policy
+    value: Float[Array, " S"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Restarts with the same learner, trained by one program."""
+
+    learner: Learner
+    members: tuple[int, ...]
+
+
+class Race(NamedTuple):
+    """Where the race between restarts stands."""
+
+    progress: float
+    best: tuple[Best, ...]
+    """For each different learner, in the order of `distinct`."""
+    steps: Int[np.ndarray, " S"]
+    """Steps of all restarts together since the race began."""
+
+
+def distinct(learners: Sequence[Learner]) -> tuple[Learner, ...]:
+    """The different learners, in the order in which they appear."""
+    return tuple(dict.fromkeys(learners))
+
+
+def groups(learners: Sequence[Learner]) -> list[Group]:
+    """Restarts that share a program. On a CPU a group is split again as long as cores would be idle."""
+    kinds = distinct(learners)
+    threads = max(1, cores() // len(kinds)) if jax.default_backend() == "cpu" else 1
+    found = []
+    for kind in kinds:
+        members = [index for index, learner in enumerate(learners) if learner == kind]
+        parts = max(n for n in range(1, min(len(members), threads) + 1) if len(members) % n == 0)
+        found += [Group(kind, tuple(part.tolist())) for part in np.split(np.asarray(members), parts)]
+    return found
+
+
+def race(
+    keys: RestartKeys,
+    envs: EnvironmentsAt,
+    judge: Environment,
+    learners: Sequence[Learner],
+    updates: int,
+    continued: TrainingState | None = None,
+) -> Iterator[Race]:
+    """Train one team per learner from scratch in every seed's environment, and keep the best so far.
+
+    After every segment all teams are evaluated in `judge`. With `continued` there is one team, which is
+    trained on from that state (axis S) and kept as it ends.
+    """
+    parts = groups(learners)
+    spec = judge.spec
+    states = [init_all(keys.of(part.members).init, part.learner, spec) for part in parts]
+    if continued is not None:
+        states = [jax.tree.map(lambda leaf: leaf[:, None], continued)]
+    before = [np.asarray(state.samples).sum(-1) for state in states]
+    best: dict[Learner, Best] = {}
+    ends = np.arange(SEGMENTS + 1) * updates // SEGMENTS
+    for number, more in enumerate(np.diff(ends).tolist(), start=1):
+        env = envs((number - 1) / SEGMENTS)
+        calls = [
+            (keys.of(part.members).train, state, env, part.learner, more)
+            for part, state in zip(parts, states, strict=True)
+        ]
+        states = [state for state, _ in _run(train_all, calls, parts, compile_first=number == 1)]
+        policies = [greedy_all(part.learner, state) for part, state in zip(parts, states, strict=True)]
+        asked = [
+            (keys.of(part.members).evaluate, policy, judge)
+            for part, policy in zip(parts, policies, strict=True)
+        ]
+        values = _run(evaluate_all, asked, parts, compile_first=number == 1)
+        for part, policy, value in zip(parts, policies, values, strict=True):
+            so_far = best.get(part.learner) if continued is None else None
+            best[part.learner] = better(so_far, policy, value)
+        taken = sum(np.asarray(s.samples).sum(-1) - b for s, b in zip(states, before, strict=True))
+        standing = tuple(best[kind] for kind in distinct(learners))
+        yield Race(number / SEGMENTS, standing, taken)
+
+
+def evaluate_again(
+    keys: RestartKeys, judge: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
+) -> Float[np.ndarray, " S"]:
+    """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen."""
+    parts, kinds = groups(learners), distinct(learners)
+    calls = []
+    for part in parts:  # of the same shapes as in the race: nothing is compiled again
+        policy = best[kinds.index(part.learner)].policy
+        calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), judge))
+    found = [np.asarray(value) for value in side_by_side(_call(evaluate_all), calls)]
+    means = [
+        np.concatenate([value for part, value in zip(parts, found, strict=True) if part.learner == kind], 1)
+        for kind in kinds
+    ]
+    values = np.stack([value.mean(-1) for value in means])
+    return np.take_along_axis(values, winner(best)[None], axis=0)[0]
+
+
+def winner(best: tuple[Best, ...]) -> Int[np.ndarray, " S"]:
+    """Which learner's team is the best, for every seed."""
+    return np.argmax(np.stack([np.asarray(one.value) for one in best]), axis=0)
+
+
+def winning_value(best: tuple[Best, ...]) -> Float[np.ndarray, " S"]:
+    """The value of the best team of every seed."""
+    return np.max(np.stack([np.asarray(one.value) for one in best]), axis=0)
+
+
+def winning_policy(best: tuple[Best, ...], seed: int) -> Policy:
+    """The best team of one seed (by its index)."""
+    one = best[int(winner(best)[seed])]
+    # Gathered to one device: evaluation is small, and runs where the host can look at it.
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[seed])), one.policy)
+
+
+def train_best(
+    key: PRNGKeyArray, env: Environment, learners: Sequence[Learner], updates: int
+) -> tuple[Policy, float]:
+    """Train one team per learner in one environment; the best of them, and its value there.
+
+    For environments whose samples are free, as learned ones are: restarts differ more by chance than by their
+    settings.
+    """
+    envs = stack_seeds([env])
+    keys = restart_keys(key[None], len(learners))
+    *_, last = race(keys, lambda progress: envs, envs, learners, updates)
+    return winning_policy(last.best, 0), float(evaluate_again(keys, envs, learners, last.best)[0])
+
+
+def best_like(keys: Key[Array, " S"], learners: Sequence[Learner], spec: Spec) -> tuple[Best, ...]:
+    """The shapes of the best teams of a race."""
+
+    def shapes() -> tuple[Best, ...]:
+        each = [greedy_all(kind, init_all(keys[:, None], kind, spec)) for kind in distinct(learners)]
+        return tuple(_best(policy, jnp.zeros((len(keys), 1))) for policy in each)
+
+    return jax.eval_shape(shapes)
+
+
+def better(before: Best | None, policies: Policy, values: Float[Array, "S R"]) -> Best:
+    """The best of an earlier team and of new ones (axes S R)."""
+    return _best(policies, values) if before is None else _better(before, policies, values)
+
+
+@jax.jit
+def _best(policies: Policy, values: Float[Array, "S R"]) -> Best:
+    def one(policies: Policy, values: Float[Array, " R"]) -> Best:
+        index = jnp.argmax(values)
+        return Best(jax.tree.map(lambda leaf: leaf[index], policies), values[index])
+
+    return jax.vmap(one)(policies, values)
+
+
+@jax.jit
+def _better(before: Best, policies: Policy, values: Float[Array, "S R"]) -> Best:
+    def one(old: Best, new: Best) -> Best:
+        return jax.tree.map(lambda then, now: jnp.where(new.value > old.value, now, then), old, new)
+
+    return jax.vmap(one)(before, _best(policies, values))
+
+
+def _run(function: Any, calls: list[Any], parts: list[Group], compile_first: bool) -> list[Any]:
+    """A compiled function on every group, side by side."""
+    shared = Counter(part.learner for part in parts)
+    if compile_first and max(shared.values()) > 1:  # else threads that share a program would all compile it
+        ones = {part.learner: call for part, call in zip(parts, calls, strict=True)}
+        side_by_side(lambda call: function.lower(*call).compile() and None, list(ones.values()))
+    return side_by_side(_call(function), calls)
+
+
+def _repeated(policy: Policy, count: int) -> Policy:
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], count, axis=1), policy)
+
+
+def _call(function: Any) -> Callable[[Any], Any]:
+    return lambda call: function(*call)
+
+
+def _after(before: Segment, progress: float, states: TrainingState, metrics: Metrics) -> Segment:
+    # A segment may find nothing left to do, when a short training is cut into many.
+    moved = np.asarray(states.updates) > np.asarray(before.states.updates)
+    returns = np.where(moved, np.asarray(metrics["return"]), before.returns)
+    steps = before.steps + np.asarray(states.samples) - np.asarray(before.states.samples)
+    return Segment(progress, states, returns, steps)

@@ -1,0 +1,68 @@
+"""The policy file: written from a JAX policy, and read back into one.
+
+`deploy` reads the same file with numpy alone.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from marco.data.storage import save_arrays
+from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork
+from marco.policies.base import RecurrentPolicy
+from marco.policies.deploy import FORMAT, TeamPolicy, load
+from marco.types import Spec, action_table
+
+LAYERS = {
+    "encoder": lambda network: network.encoder,
+    "input": lambda network: network.gru.from_input,
+    "memory": lambda network: network.gru.from_memory,
+    "head": lambda network: network.head,
+}
+"""The layers of a team's network by their names in a policy file."""
+
+
+def save_policy(path: Path, policy: RecurrentPolicy) -> None:
+    """Write a team so that numpy alone can play it."""
+    team = policy.network
+    spec = team.spec
+    agents = [
+        {
+            "name": agent.name,
+            "num_actions": agent.num_actions,
+            "observation_width": agent.observation_width,
+            "action_labels": [agent.action_label(action) for action in range(agent.num_actions)],
+        }
+        for agent in spec.agents
+    ]
+    facts = {"format": FORMAT, "world": spec.name, "shared": team.share_parameters, "factored": team.factored}
+    arrays: dict[str, Any] = {"facts": np.array(json.dumps({**facts, "agents": agents}))}
+    for name, part in LAYERS.items():
+        layer = part(team.network)
+        arrays |= {name: np.asarray(layer.weight), f"{name}_bias": np.asarray(layer.bias)}
+    arrays["table"] = action_table(spec, team.factored)
+    arrays["sizes"] = np.array([spec.observation_width, spec.num_actions, spec.num_agents])
+    save_arrays(path, arrays)
+
+
+def load_policy(path: Path, spec: Spec) -> RecurrentPolicy:
+    """A saved team, to be played in compiled environments with this spec."""
+    return as_policy(load(path), spec)
+
+
+def as_policy(team: TeamPolicy, spec: Spec) -> RecurrentPolicy:
+    """A loaded team as a JAX policy."""
+    arrays = team.arrays
+    sizes = tuple(int(size) for size in arrays["sizes"])
+    needed = (spec.observation_width, spec.num_actions, spec.num_agents)
+    if sizes != needed:
+        raise ValueError(
+            f"this team was trained in {team.facts['world']} with {sizes} observation dimensions, actions "
+            f"and agents; {spec.name} has {needed}: evaluate it in an environment of the same shape."
+        )
+    layers = {name: Dense(jnp.asarray(arrays[name]), jnp.asarray(arrays[f"{name}_bias"])) for name in LAYERS}
+    network = RecurrentNetwork(layers["encoder"], GRU(layers["input"], layers["memory"]), layers["head"])
+    return RecurrentPolicy(TeamNetwork(network, spec, team.facts["shared"], team.facts["factored"]))
