@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test crash lint types format clean
+.PHONY: demo test test-all crash lint types format clean
 
 ## MARCO on the riddle: 2,000 real steps, the rest in the model; a table and a figure at the end.
 ## The default preset as it is: about five minutes on two cores, less than four when it has been compiled before.
@@ -14,13 +14,18 @@ demo: $(VENV)/runtime
 test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
 
-## A run killed twenty times at random moments, where the tests do it three times.
+## Also the examples as shipped, which train for minutes.
+test-all: lint types
+	MARCO_SLOW=1 $(BIN)/pytest -n 2 --dist worksteal
+
+## A run killed twenty times at random moments, where the tests do it once.
 crash: $(VENV)/dev
-	MARCO_CRASH=1 $(BIN)/pytest tests/test_crash.py
+	MARCO_CRASH=1 $(BIN)/pytest tests/runs/test_crash.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/dev
 	$(BIN)/mypy

@@ -1,71 +1,98 @@
-"""MARCO: learn a team's policy from few real interactions."""
+"""MARCO: learn a team's policy from few real interactions.
 
-from marco.environments.adapters.jaxmarl import JaxMARLWorld
-from marco.environments.adapters.pettingzoo import PettingZooWorld
-from marco.environments.base import (
-    Environment,
-    EnvironmentState,
-    FiniteEnvironment,
-    HostWorld,
-    Transition,
-    WorldError,
-)
-from marco.environments.bridge import Bridge
-from marco.environments.delayed import Delayed
-from marco.environments.reference import Reference
-from marco.environments.registry import WORLDS, make, optimum
-from marco.environments.switch import Switch
-from marco.environments.tabular import Tabular, from_tables
-from marco.evaluation import exact_value, sampled_value
-from marco.learners.mappo import MAPPO
-from marco.learners.q_learning import QLearner
-from marco.learners.training import TrainingState, begin, train, train_best
-from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
-from marco.policies.deploy import AgentPolicy, TeamPolicy, load
-from marco.rollout import play, rollout, rollouts
-from marco.types import ActionComponent, Agent, Categorical, Continuous, Episode, Spec, TimeStep, binary
+    env = marco.make("switch")
+    result = marco.learn(env, samples=2_000)
+    result.team.save("team.npz")
+
+Names are loaded when they are first used: `import marco` alone starts neither JAX nor anything else.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+try:
+    __version__ = version("marco-marl")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "unknown"
+
+if TYPE_CHECKING:
+    from marco.algorithm.config import MarcoConfig
+    from marco.api import Result, learn, learn_seeds
+    from marco.environments.base import Environment, FiniteEnvironment, HostWorld, WorldError
+    from marco.environments.registry import make
+    from marco.evaluation import Estimate, evaluate
+    from marco.learners.base import Learner
+    from marco.learners.mappo import MAPPO
+    from marco.learners.q_learning import QLearner
+    from marco.policies.base import Policy, RandomPolicy
+    from marco.policies.deploy import TeamPolicy, load
+    from marco.rollout import play, rollouts
+    from marco.types import Agent, Episode, Spec, TimeStep
+
+_HOMES = {
+    "Agent": "marco.types",
+    "Environment": "marco.environments.base",
+    "Episode": "marco.types",
+    "Estimate": "marco.evaluation",
+    "FiniteEnvironment": "marco.environments.base",
+    "HostWorld": "marco.environments.base",
+    "Learner": "marco.learners.base",
+    "MAPPO": "marco.learners.mappo",
+    "MarcoConfig": "marco.algorithm.config",
+    "Policy": "marco.policies.base",
+    "QLearner": "marco.learners.q_learning",
+    "RandomPolicy": "marco.policies.base",
+    "Result": "marco.api",
+    "Spec": "marco.types",
+    "TeamPolicy": "marco.policies.deploy",
+    "TimeStep": "marco.types",
+    "WorldError": "marco.environments.base",
+    "evaluate": "marco.evaluation",
+    "learn": "marco.api",
+    "learn_seeds": "marco.api",
+    "load": "marco.policies.deploy",
+    "make": "marco.environments.registry",
+    "play": "marco.rollout",
+    "rollouts": "marco.rollout",
+}
 
 __all__ = [
     "MAPPO",
-    "WORLDS",
-    "ActionComponent",
     "Agent",
-    "AgentPolicy",
-    "Bridge",
-    "Categorical",
-    "Continuous",
-    "Delayed",
     "Environment",
-    "EnvironmentState",
     "Episode",
-    "EpsilonGreedy",
+    "Estimate",
     "FiniteEnvironment",
     "HostWorld",
-    "JaxMARLWorld",
-    "PettingZooWorld",
+    "Learner",
+    "MarcoConfig",
     "Policy",
     "QLearner",
     "RandomPolicy",
-    "Reference",
+    "Result",
     "Spec",
-    "Switch",
-    "Tabular",
     "TeamPolicy",
     "TimeStep",
-    "TrainingState",
-    "Transition",
     "WorldError",
-    "begin",
-    "binary",
-    "exact_value",
-    "from_tables",
+    "__version__",
+    "evaluate",
+    "learn",
+    "learn_seeds",
     "load",
     "make",
-    "optimum",
     "play",
-    "rollout",
     "rollouts",
-    "sampled_value",
-    "train",
-    "train_best",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'marco' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

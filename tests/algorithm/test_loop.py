@@ -1,11 +1,11 @@
 """Algorithm 1 on a tiny riddle: its order, its budget, and going on after a stop at any phase."""
 
+import hashlib
 import json
-import os
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import KNOWN, QUICK, SEEDS, TINY, WORLD, begin, phases, settings
-from marco.algorithm.chunk_metrics import mean_uncertainty, taken
+from marco.algorithm.collect import observed_steps, uncertainty_of_seeds
+from marco.algorithm.demonstrations import with_demonstrations
+from marco.algorithm.events import Event
 from marco.algorithm.exploration import ExplorationEnvironment, explore_reward
-from marco.algorithm.loop import Event, Marco, MarcoState
-from marco.algorithm.segments import PIECES, groups_of, train_for, train_restarts_for
-from marco.algorithm.vectorised import begin_restarts, train_restarts, train_until_all, with_demonstrations
+from marco.algorithm.loop import Marco, MarcoState
 from marco.data.dataset import Dataset
 from marco.evaluation import exact_value
-from marco.learners.seeds import policy_of_seed
-from marco.learners.training import TrainingState, train
-from marco.learners.training import begin as begin_training
+from marco.learners.restarts import SEGMENTS
+from marco.learners.training import init, train
 from marco.model.uncertainty import uncertainty
-from marco.model.views import uncertainty_of
+from marco.model.views import Centralised
 from marco.runs.checkpoint import RunJournal, alone
 from marco.tabular.library import load
 
@@ -36,7 +35,7 @@ class Whole(NamedTuple):
     events: list[Event]
     """The ends of its phases."""
     learned: MarcoState
-    shown: list[TrainingState]
+    shown: list[Any]
     """The best team so far at each piece of the last training, and at its end."""
 
 
@@ -45,20 +44,45 @@ def whole(tmp_path_factory):
     """A run in one piece: its folder, its events and what it learned."""
     folder = tmp_path_factory.mktemp("whole")
     told = list(begin(folder, settings(), known=KNOWN).run())
-    shown = [state.team for event, state in told if event.phase == "finish" and event.numbers]
+    shown = [state.best for event, state in told if event.phase == "final" and event.metrics]
     return Whole(folder, [event for event, _ in told if event.over], told[-1][1], shown)
+
+
+GOLDEN_EPISODES = "7c50726f0cd10b1d74d9665799180d57a4b54faa1ac0b7976508c055a64b92c7"
+GOLDEN_TEAMS = {
+    0: [11.4674, 1.6655, 33.0159, 4.1217, 33.4007, 3.7538, 6.0187, 0.8343],
+    1: [10.6785, 0.9072, 33.1516, 4.6069, 34.4929, 3.4728, 6.6589, 1.0714],
+}
+"""What version 0.1 (commit 419ec42) gave: a hash of all real episodes, and the sum of |weights| by layer.
+
+The exploration policy and the model decide which real episodes there are, so that a change anywhere in
+Algorithm 1 shows here. Whoever changes it on purpose writes new values, and says so in the changelog.
+"""
+
+
+def test_the_same_seeds_give_the_real_episodes_and_teams_of_version_0_1(whole):
+    dataset = Dataset(whole.folder / "data", WORLD.spec, len(SEEDS))
+    found = hashlib.sha256()
+    for seed in range(len(SEEDS)):
+        for leaf in dataset.episodes(seed):
+            found.update(np.ascontiguousarray(leaf).tobytes())
+    assert found.hexdigest() == GOLDEN_EPISODES
+    for seed, sums in GOLDEN_TEAMS.items():
+        weights = jax.tree.leaves(whole.learned.policy(settings(), seed))
+        # Not bit for bit: other processors round otherwise.
+        assert [float(np.abs(leaf).sum()) for leaf in weights] == pytest.approx(sums, rel=1e-3)
 
 
 def test_the_lines_of_algorithm_1_come_in_their_order(whole):
     events = whole.events
     one = ["collect", "fit", "team", "explore"]
-    assert [event.phase for event in events] == [*one, *one, "collect", "fit", "finish", "done"]
+    assert [event.phase for event in events] == [*one, *one, "collect", "fit", "final", "done"]
     assert [event.samples for event in events] == [20] * 4 + [36] * 4 + [50] * 4
 
 
 def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole):
-    assert len(whole.shown) == PIECES + 1
-    for one, other in zip(jax.tree.leaves(whole.shown[-2]), jax.tree.leaves(whole.learned.team), strict=True):
+    assert len(whole.shown) == SEGMENTS + 1
+    for one, other in zip(jax.tree.leaves(whole.shown[-2]), jax.tree.leaves(whole.learned.best), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -79,8 +103,8 @@ def test_seeds_collect_different_episodes_and_learn_different_teams(whole):
     folder, state = whole.folder, whole.learned
     dataset = Dataset(folder / "data", WORLD.spec, len(SEEDS))
     assert not np.array_equal(dataset.episodes(0).actions[:, :8], dataset.episodes(1).actions[:, :8])
-    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], state.team.learner.online) for i in (0, 1))
-    assert not np.array_equal(first.team.network.head.weight, second.team.network.head.weight)
+    first, second = (state.policy(settings(), index) for index in (0, 1))
+    assert not np.array_equal(first.network.network.head.weight, second.network.network.head.weight)
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 9, 10, 11])
@@ -110,10 +134,10 @@ def test_what_was_collected_is_told_once_with_its_own_return_and_the_uncertainty
     folder = whole.folder
     rows = [row for row in _metrics(folder) if row["phase"] == "collect"]
     assert [row["samples"] for row in rows] == [20, 36, 50]
-    assert "uncertainty" not in rows[0]["numbers"]
+    assert "uncertainty" not in rows[0]["metrics"]
     dataset = Dataset(folder / "data", WORLD.spec, len(SEEDS))
     for row, since in zip(rows, (0, 20, 36), strict=True):
-        for seed, told in enumerate(row["numbers"]["return"]):
+        for seed, told in enumerate(row["metrics"]["return"]):
             chunk = dataset.episodes(seed, row["samples"], since)
             assert chunk.mask.sum() == row["samples"] - since
             whole_ones = (chunk.terminated | chunk.truncated).any(0)
@@ -130,61 +154,29 @@ def test_the_uncertainty_of_what_was_collected_is_that_of_its_steps_one_by_one(w
         now, then = (time, number), (time + 1, number)
         step = (episodes.state[now], episodes.actions[now], episodes.state[then], episodes.observation[then])
         each.append(float(r_tilde(*step)))
-    padded = taken("centralised", WORLD.spec, episodes, capacity=40)
+    padded = observed_steps(Centralised(), WORLD.spec, episodes, capacity=40)
     worlds, steps = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (model, padded))
     assert len(each) == 20
     assert np.mean(each) > 0.0
-    assert mean_uncertainty(worlds, "variance", steps)[0] == pytest.approx(np.mean(each), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("cores", "backend", "groups"),
-    [(1, "cpu", 1), (2, "cpu", 2), (3, "cpu", 2), (16, "cpu", 4), (16, "gpu", 1)],
-)
-def test_teams_are_parted_by_the_cores_there_are(monkeypatch, cores, backend, groups):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert groups_of(4) == groups
-
-
-def test_training_cut_in_pieces_ends_as_in_one_piece_bit_for_bit():
-    worlds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), WORLD)
-    keys = jax.random.split(jax.random.key(0), 2)
-    states, restarts = begin_restarts(keys, TINY, WORLD.spec, 2)
-    size = 2 // groups_of(2)
-    groups = [
-        jax.tree.map(lambda leaf, at=at: leaf[:, at : at + size], (restarts.train, states))
-        for at in range(0, 2, size)
-    ]
-    wholes = [train_restarts(own_keys, own, worlds, TINY, 7)[0] for own_keys, own in groups]
-    whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *wholes)
-    *_, last = train_restarts_for(restarts.train, lambda done: worlds, TINY, states, 7)
-    assert last.share == 1.0
-    jax.tree.map(np.testing.assert_array_equal, whole, last.states)
-    states = jax.tree.map(lambda leaf: leaf[:, 0], states)
-    whole, _ = train_until_all(keys, worlds, TINY, states, jnp.array([60, 60]))
-    *_, last = train_for(keys, lambda done: worlds, TINY, states, 60)
-    jax.tree.map(np.testing.assert_array_equal, whole, last.states)
-    assert (last.steps == np.asarray(whole.samples)).all()
-    assert (last.steps >= 60).all()
+    assert uncertainty_of_seeds(worlds, "variance", steps)[0] == pytest.approx(np.mean(each), rel=1e-5)
 
 
 def test_every_training_in_the_model_retraces_ever_less_of_real_episodes(tmp_path, monkeypatch):
     shares = []
 
-    def spied(worlds, pasts, share):
+    def spied(envs, real, share):
         shares.append(share)
-        return with_demonstrations(worlds, pasts, share)
+        return with_demonstrations(envs, real, share)
 
     monkeypatch.setattr("marco.algorithm.loop.with_demonstrations", spied)
-    list(phases(begin(tmp_path, settings(demonstration_share=0.5), known=KNOWN)))
+    list(phases(begin(tmp_path, settings(demonstrations=0.5), known=KNOWN)))
     one = [0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert shares == pytest.approx(one * 3)  # the explorer's two, and the team's
 
 
 def test_learning_that_ran_off_is_told_by_name_and_nothing_is_lost(tmp_path, monkeypatch):
-    def run_off(self, iteration, target, state):
-        yield Event("fit", iteration, target, {"reward": [0.5, float("nan")]}), state
+    def run_off(self, phase, state):
+        yield Event("fit", phase.iteration, phase.samples, {"reward": [0.5, float("nan")]}), state
 
     monkeypatch.setattr(Marco, "fit", run_off)
     with pytest.raises(ValueError, match=f"fit: the reward of seed {SEEDS[1]} is nan after 20 samples"):
@@ -206,7 +198,7 @@ def test_collection_goes_on_where_a_crash_left_it(whole, tmp_path):
 
 def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
     events = list(phases(begin(tmp_path, settings(collector="random"), known=KNOWN)))
-    assert not any(event.numbers for event, _ in events if event.phase == "explore")
+    assert not any(event.metrics for event, _ in events if event.phase == "explore")
     theirs = Dataset(whole.folder / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     ours = Dataset(tmp_path / "data", WORLD.spec, len(SEEDS)).episodes(0, 20)
     np.testing.assert_array_equal(ours.actions, theirs.actions)  # the first chunk is random in both
@@ -215,7 +207,7 @@ def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
 @pytest.mark.parametrize(
     ("changes", "phase", "number"),
     [
-        ({"collector": "team", "team_steps": 8, "restarts": 0}, "team", "imagined_return"),
+        ({"collector": "team", "team_steps": 8, "restarts": ()}, "team", "imagined_return"),
         (
             {"lam": 0.0, "bonus": "standard-deviation", "resample_member": "episode"},
             "explore",
@@ -228,20 +220,20 @@ def test_the_variants_run_to_their_end(tmp_path, changes, phase, number):
     """No exploration policy, lambda 0, every bonus, known components, members per episode, no restarts."""
     run = begin(tmp_path, replace(QUICK, **changes), seeds=(3,), known=KNOWN)
     events = [event for event, _ in phases(run)]
-    assert [event.phase for event in events][-2:] == ["finish", "done"]
+    assert [event.phase for event in events][-2:] == ["final", "done"]
     assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [50]
-    told = [event.numbers[number] for event in events if event.phase == phase and number in event.numbers]
+    told = [event.metrics[number] for event in events if event.phase == phase and number in event.metrics]
     assert len(told) == 2
     assert np.isfinite(told).all()
-    assert ("exploration_return" in events[3].numbers) == (changes.get("collector") != "team")
+    assert ("exploration_return" in events[3].metrics) == (changes.get("collector") != "team")
 
 
 @pytest.mark.parametrize("kind", ["joint-observation", "decentralised"])
-def test_a_rival_explores_and_collects(tmp_path, kind):
-    run = phases(begin(tmp_path, replace(QUICK, kind=kind), seeds=(3,)))
+def test_other_views_explore_and_collect(tmp_path, kind):
+    run = phases(begin(tmp_path, replace(QUICK, view=kind), seeds=(3,)))
     events = [event for event, _ in islice(run, 5)]
     assert [event.phase for event in events] == ["collect", "fit", "team", "explore", "collect"]
-    assert events[-1].numbers["uncertainty"][0] > 0.0
+    assert events[-1].metrics["uncertainty"][0] > 0.0
     assert Dataset(tmp_path / "data", WORLD.spec, 1).samples.tolist() == [36]
 
 
@@ -249,8 +241,7 @@ def test_a_problem_given_by_tables_is_learned_like_any_world(tmp_path):
     world = load("recycling").environment(horizon=3)
     (*_, (event, state)) = phases(begin(tmp_path, settings(samples=20), world, seeds=(0,)))
     assert (event.phase, event.samples) == ("done", 20)
-    team = policy_of_seed(TINY, state.team, 0)
-    assert np.isfinite(exact_value(world, team))
+    assert np.isfinite(exact_value(world, state.policy(settings(), 0)))
 
 
 def test_qmix_explores_as_well(whole):
@@ -258,7 +249,7 @@ def test_qmix_explores_as_well(whole):
     model = jax.tree.map(lambda leaf: leaf[0], whole.learned.model)
     env = ExplorationEnvironment(model, jnp.float32(2.0))
     explorer = replace(TINY, mixer="qmix", hidden=4, mixing_embed_dim=4)
-    before = begin_training(jax.random.key(0), explorer, env.spec)
+    before = init(jax.random.key(0), explorer, env.spec)
     drawn = np.asarray(before.learner.online.mixer.first_weight.weight)  # the state before is donated
     after, metrics = train(jax.random.key(1), env, explorer, before, 3)
     assert metrics["return"] != 0.0
@@ -273,7 +264,7 @@ def test_the_exploration_world_pays_reward_plus_lambda_r_tilde_and_shows_the_sta
     moment = env.initial(key)
     actions = jnp.argmax(env.available(moment), -1).astype(jnp.int32)
     paid, plain = env.transition(key, moment, actions), model.transition(key, moment, actions)
-    r_tilde = uncertainty_of(model, "variance", moment, actions, plain.world)
+    r_tilde = model.uncertainty("variance", moment, actions, plain.world)
     assert r_tilde > 0.0
     np.testing.assert_allclose(paid.reward, plain.reward + 2.0 * r_tilde, rtol=1e-6)
     np.testing.assert_array_equal(env.observe(moment), np.tile(env.central(moment), (2, 1)))
@@ -324,7 +315,7 @@ def test_nothing_true_is_used_without_being_counted(tmp_path):
     spy = Spy()
     events = list(phases(begin(tmp_path, settings(), spy, seeds=(3,), known=KNOWN)))
     dataset = Dataset(tmp_path / "data", WORLD.spec, 1)
-    assert [event.phase for event, _ in events][-2:] == ["finish", "done"]
+    assert [event.phase for event, _ in events][-2:] == ["final", "done"]
     assert spy.asked.count("step") == 50 == dataset.samples[0]
     assert spy.asked.count("reset") == dataset.episodes(0).mask.shape[1]
 
@@ -339,11 +330,11 @@ def test_a_second_process_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"first": 60}, "first=60 must be from 1 to the budget of 50"),
+        ({"first_chunk": 60}, "first_chunk=60 must be from 1 to the budget of 50"),
         ({"chunk": 0}, "chunk must be at least 1, got 0"),
         ({"lam": -1.0}, "lam must not be negative, got -1.0"),
         ({"epsilon": 1.5}, "epsilon must be between 0 and 1, got 1.5"),
-        ({"demonstration_share": -0.5}, "demonstration_share must be between 0 and 1, got -0.5"),
+        ({"demonstrations": -0.5}, "demonstrations must be between 0 and 1, got -0.5"),
         ({"collector": "team"}, "give team_steps"),
     ],
 )

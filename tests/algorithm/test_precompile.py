@@ -29,17 +29,19 @@ def compiled():
 
 def test_later_phases_are_compiled_by_the_thread_and_by_nobody_else(tmp_path, compiled):
     unheard_of = Drifter(episodes_per_update=5)  # nobody has compiled anything for it yet
-    plan = settings(team=unheard_of, explorer=unheard_of, team_steps=10, restarts=2)
+    plan = settings(team=unheard_of, explorer=unheard_of, team_steps=10, restarts=(unheard_of,) * 2)
     with compiled_ahead(begin(tmp_path, plan, known=KNOWN)) as events:
         phases = [event.phase for event, _ in events if event.over]
-    assert phases[-2:] == ["finish", "done"]
-    large = ("train_until_all", "train_restarts", "judge_restarts", "begin_restarts", "better_teams")
+    assert phases[-2:] == ["final", "done"]
+    large = ("train_seeds_until", "train_all", "evaluate_all", "_best")
     names = [(name.removeprefix("jit(").removesuffix(")"), by_main) for name, by_main in compiled]
     by_main = [name for name, main in names if main]
     by_thread = [name for name, main in names if not main]
     assert not set(large) & set(by_main)
     once = dict.fromkeys(large, 1)
-    assert {name: by_thread.count(name) for name in large} == once | {"train_until_all": 2}  # team, explorer
+    assert {name: by_thread.count(name) for name in large} == once | {
+        "train_seeds_until": 2
+    }  # team, explorer
 
 
 def test_a_run_compiled_ahead_ends_as_one_that_is_not(tmp_path):
@@ -59,18 +61,18 @@ def test_a_phase_waits_until_it_has_been_rehearsed(tmp_path, monkeypatch):
     monkeypatch.setattr(ahead, "_rehearse", slowly)
     with compiled_ahead(begin(tmp_path, QUICK, known=KNOWN)) as events:
         for event, _ in events:
-            if event.phase in ("explore", "finish") and event.share > 0.0:
+            if event.phase in ("explore", "final") and event.progress > 0.0:
                 told.append(event.phase)
     assert told.index("explore") >= 2  # the team's phase and its own
-    assert told[: told.index("finish")].count("rehearsed") == 3
+    assert told[: told.index("final")].count("rehearsed") == 3
 
 
 def test_a_run_with_a_single_fit_rehearses_its_end_alone(tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(ahead, "_rehearse", lambda phase: told.append(next(phase)[0].phase))
-    with compiled_ahead(begin(tmp_path, replace(QUICK, first=QUICK.samples), known=KNOWN)) as events:
+    with compiled_ahead(begin(tmp_path, replace(QUICK, first_chunk=QUICK.samples), known=KNOWN)) as events:
         list(events)
-    assert told == ["finish"]
+    assert told == ["final"]
 
 
 def test_a_run_that_is_left_early_leaves_no_thread(tmp_path, monkeypatch):

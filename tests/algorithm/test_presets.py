@@ -1,44 +1,88 @@
 """The numbers of Algorithm 1's presets, where a slip would change results without a word."""
 
+from dataclasses import replace
+
 import pytest
 
-from marco.algorithm.presets import marco_settings
+from marco.algorithm.config import MarcoConfig
 from marco.environments.registry import make
+from marco.learners.mappo import MAPPO
+from marco.learners.q_learning import QLearner
+
+SWITCH, BRIDGE, REFERENCE = (make(name).spec for name in ("switch", "bridge", "reference"))
 
 
 def test_the_paper_preset_has_the_papers_numbers():
-    switch, bridge, reference = (
-        marco_settings("paper", make(name).spec) for name in ("switch", "bridge", "reference")
-    )
+    switch, bridge, reference = (MarcoConfig.preset("paper", spec) for spec in (SWITCH, BRIDGE, REFERENCE))
     assert [s.samples for s in (switch, bridge, reference)] == [10_000, 50_000, 50_000]
     assert [s.chunk for s in (switch, bridge, reference)] == [5_000, 10_000, 10_000]
     assert [s.team_steps for s in (switch, bridge, reference)] == [10_000, 50_000, 50_000]
     assert [s.explorer_steps for s in (switch, bridge, reference)] == [100_000, 100_000, 50_000]
     assert [s.team.mixer for s in (switch, bridge, reference)] == ["iql", "vdn", "qmix"]
     assert [s.explorer.mixer for s in (switch, bridge, reference)] == ["vdn", "vdn", "qmix"]
-    for settings in (switch, bridge, reference):
-        assert (settings.lam, settings.bonus, settings.epsilon) == (2.0, "variance", 0.1)
-        assert (settings.restarts, settings.demonstration_share) == (0, 0.0)
-        assert settings.model.outcomes is None
+    for config in (switch, bridge, reference):
+        assert (config.lam, config.bonus, config.epsilon) == (2.0, "variance", 0.1)
+        assert (config.restarts, config.demonstrations) == ((), 0.0)
+        assert config.model.reward.training is None
     assert [s.final_updates for s in (switch, bridge, reference)] == [100_000, 40_000, 40_000]
 
 
-@pytest.mark.parametrize(
-    ("learner", "mixer", "tenths"),
-    [(None, "either", 3), ("iql", "iql", 3), ("qmix", "qmix", 3), ("vdn", "vdn", 1)],
-)
-def test_vdn_acts_at_random_for_a_third_as_long_as_the_others(learner, mixer, tenths):
-    spec = make("switch").spec
-    team = marco_settings("default", spec, learner=learner, final_updates=1_000).team
+def test_by_default_every_other_team_is_vdn_and_explores_for_a_third_as_long():
+    config = MarcoConfig.preset("default", SWITCH, final_updates=1_000)
     most = 1_000 * 32 * 6  # updates, episodes each, steps each
-    assert team.mixer == mixer
-    assert team.epsilon_anneal_steps == tenths * most // 10
-    assert team.additive_epsilon_anneal_steps == (most // 10 if mixer == "either" else None)
+    assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
+    assert [team.epsilon_anneal_steps for team in config.restarts] == [3 * most // 10, most // 10] * 2
+    assert config.team == config.restarts[0]
 
 
-def test_numbers_are_learned_by_one_team_of_policy_gradients_and_rare_prizes_with_patience():
-    switch, reference = (marco_settings("default", make(name).spec) for name in ("switch", "reference"))
-    assert (switch.restarts, switch.bonus, switch.model.outcomes.patience) == (4, "standard-deviation", 20)
-    assert (reference.restarts, reference.bonus, reference.model.outcomes) == (1, "variance", None)
+@pytest.mark.parametrize(("learner", "tenths"), [("iql", 3), ("qmix", 3), ("vdn", 1)])
+def test_a_learner_chosen_by_name_is_that_of_all_teams(learner, tenths):
+    config = MarcoConfig.preset("default", SWITCH, learner=learner, final_updates=1_000)
+    assert config.restarts == (config.team,) * 4
+    assert (config.team.mixer, config.team.epsilon_anneal_steps) == (learner, tenths * 1_000 * 32 * 6 // 10)
+
+
+def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get_patience():
+    switch, reference = (MarcoConfig.preset("default", spec) for spec in (SWITCH, REFERENCE))
+    assert (len(switch.restarts), switch.bonus) == (4, "standard-deviation")
+    assert switch.model.reward.training.patience == switch.model.termination.training.patience == 20
+    assert (len(reference.restarts), reference.bonus) == (1, "variance")
+    assert reference.model.reward.training is None
+    assert isinstance(reference.team, MAPPO)
     assert (switch.samples, switch.chunk) == (2_000, 500)
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
+
+
+def test_what_a_preset_derives_follows_the_changes():
+    config = MarcoConfig.preset("default", SWITCH, samples=10_000, **{"team.learning_rate": 5e-4})
+    assert (config.samples, config.chunk, config.first_chunk) == (10_000, 1_000, 1_000)
+    assert {team.learning_rate for team in config.restarts} == {5e-4}
+    assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
+    mine = QLearner("iql", learning_rate=1e-2)
+    assert MarcoConfig.preset("default", SWITCH, team=mine).restarts == (mine,) * 4
+    same = MarcoConfig.preset("default", SWITCH, chunk=250, **{"model.dynamics.members": 3})
+    plain = MarcoConfig.preset("default", SWITCH)
+    dynamics = replace(plain.model.dynamics, members=3)
+    assert same == replace(plain, chunk=250, model=replace(plain.model, dynamics=dynamics))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lambda": 0.0}, "there is no setting 'lambda': do you mean 'lam'?"),
+        ({"team.learning": 0.1}, "there is no setting 'team.learning': do you mean 'learning_rate'?"),
+        ({"model.dynamics.member": 3}, "do you mean 'members'?"),
+        ({"lam": -1.0}, "lam must not be negative, got -1.0"),
+        ({"learner": "sac"}, "unknown learner 'sac': there are iql, vdn, qmix, mappo"),
+    ],
+)
+def test_a_bad_change_is_refused_by_name(changes, message, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        MarcoConfig.preset("default", SWITCH, **changes)
+
+
+def test_an_unknown_preset_is_refused(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match="unknown preset 'papers': there are default, paper"):
+        MarcoConfig.preset("papers", SWITCH)

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from marco.cli.common import parse_settings
 from marco.cli.each_seed import run_together
+from marco.cli.settings import take_env
 
 
 def test_worlds_lists_sizes_and_optima(run):
@@ -11,8 +11,45 @@ def test_worlds_lists_sizes_and_optima(run):
     assert status == 0
     rows = {line.split("│")[1].strip(): line for line in out.splitlines() if line.startswith("│")}
     assert "20/27" not in out
-    for name, cells in {"switch": "3 4 2 7 6 0.740741", "reference": "2 50 21 40 25 unknown"}.items():
+    known = {
+        "switch": "3 4 2 7 6 0.740741",
+        "reference": "2 50 21 40 25 unknown",
+        "dectiger": "2 3 2 2 4 unknown",
+    }
+    for name, cells in known.items():
         assert rows[name].replace("│", " ").split()[1:] == cells.split()
+    for form in ("FILE.dpomdp", "jaxmarl:NAME", "package.module:function", "path/to/file.py:function"):
+        assert form in out
+
+
+def test_worlds_help_and_version_import_neither_jax_nor_numpy():
+    """So they answer at once."""
+    import subprocess
+
+    for words, answer in (("worlds", "broadcast-channel"), ("--help", "resume"), ("--version", "marco ")):
+        code = (
+            "import sys\n"
+            "sys.modules['jax'] = sys.modules['numpy'] = None\n"
+            f"sys.argv = ['marco', {words!r}]\n"
+            "from marco.cli import main\n"
+            "main()\n"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert answer in ran.stdout
+
+
+def test_an_unknown_command_is_answered_by_the_one_meant(run):
+    _, err, status = run("trian")
+    assert (status, err) == (2, "marco: there is no command 'trian': do you mean 'train'?\n")
+
+
+def test_a_users_own_error_keeps_its_traceback(run, tmp_path, monkeypatch):
+    (tmp_path / "my_broken_world.py").write_text("def make():\n    raise ValueError('my own mistake')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="my own mistake") as caught:
+        run("play", "my_broken_world:make")
+    assert caught.value.__notes__ == ["MARCO called: my_broken_world:make with the settings {}"]
 
 
 def test_play_shows_an_episode_and_the_exact_value(run):
@@ -24,20 +61,26 @@ def test_play_shows_an_episode_and_the_exact_value(run):
 
 
 def test_play_passes_settings_on(run):
-    out, _, _ = run("play", "switch", "--set", "agents=4", "horizon=2")
+    out, _, _ = run("play", "switch", "--env.agents", "4", "--env.horizon", "2")
     assert "agent 3" in out
     assert "best team" not in out
 
 
-def test_play_draws_reference(run, tmp_path):
+@pytest.mark.parametrize(
+    "env",
+    [("reference", "--env.horizon", "3"), ("switch", "--policy", "expert"), ("gridsmall",), ("delayed",)],
+)
+def test_play_draws_any_environment(run, tmp_path, env):
     path = tmp_path / "out.gif"
-    _, _, status = run("play", "reference", "--set", "horizon=3", "--gif", str(path))
+    _, _, status = run("play", *env, "--gif", str(path))
     assert status == 0
     assert path.read_bytes()[:4] == b"GIF8"
 
 
 def test_play_runs_a_pettingzoo_world(run):
-    out, _, status = run("play", "mpe2.simple_spread_v3:parallel_env", "--set", "max_cycles=3", "N=2")
+    out, _, status = run(
+        "play", "mpe2.simple_spread_v3:parallel_env", "--env.max_cycles", "3", "--env.N", "2"
+    )
     assert status == 0
     assert "stopped by the clock after 3 steps" in out
 
@@ -45,22 +88,26 @@ def test_play_runs_a_pettingzoo_world(run):
 def test_a_world_beside_the_user_is_found(run, tmp_path, monkeypatch):
     (tmp_path / "my_world.py").write_text("from mpe2.simple_spread_v3 import parallel_env as make\n")
     monkeypatch.chdir(tmp_path)
-    assert run("play", "my_world:make", "--set", "max_cycles=2")[2] == 0
+    assert run("play", "my_world:make", "--env.max-cycles=2")[2] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("swich",), "unknown world 'swich': the built-in ones are switch, bridge"),
+        (("swich",), "unknown environment 'swich': do you mean 'switch'?"),
         (("switch", "--episodes", "0"), "--episodes must be at least 1, got 0"),
-        (("switch", "--set", "agents"), "--set takes name=value, got 'agents'"),
-        (("switch", "--set", "agent=4"), "switch has no setting 'agent': it has agents, horizon"),
-        (("switch", "--gif", "a.gif"), "only reference can be drawn, got switch"),
+        (("switch", "--env.agents"), "--env.agents needs a value"),
+        (("switch", "--env.4", "1"), "--env.NAME VALUE names a setting of the environment, got '--env.4'"),
+        (("switch", "--episode", "2"), "there is no option --episode: do you mean --episodes?"),
+        (
+            ("switch", "--env.agent", "4"),
+            "switch has no setting 'agent': it has agents, horizon. Do you mean 'agents'?",
+        ),
         (("reference", "--gif", "a.png"), "--gif writes a .gif file, got 'a.png'"),
         (("reference", "--gif", "no/such/a.gif"), "there is no folder"),
         (("delayed", "--policy", "expert"), "there is no expert for delayed"),
         (("no_such_module:make",), "no module"),
-        (("mpe2.simple_spread_v3:parallel_env", "--set", "continuous_actions=True"), "not supported"),
+        (("mpe2.simple_spread_v3:parallel_env", "--env.continuous_actions", "True"), "not supported"),
     ],
 )
 def test_mistakes_give_one_line_and_status_2(run, arguments, message):
@@ -72,7 +119,22 @@ def test_mistakes_give_one_line_and_status_2(run, arguments, message):
 
 
 def test_settings_are_literals_or_strings():
-    assert parse_settings(("a=1", "b=0.5", "c=True", "d=mean")) == {"a": 1, "b": 0.5, "c": True, "d": "mean"}
+    words = [
+        "--env.a",
+        "1",
+        "--lam",
+        "0",
+        "--env.b=0.5",
+        "--env.c",
+        "True",
+        "--env.d",
+        "mean",
+        "--env.e",
+        "-1",
+    ]
+    settings, rest = take_env(words)
+    assert settings == {"a": 1, "b": 0.5, "c": True, "d": "mean", "e": -1}
+    assert rest == ["--lam", "0"]
 
 
 def test_importing_marco_needs_no_optional_package():
@@ -88,7 +150,7 @@ def test_importing_marco_needs_no_optional_package():
         "except (ImportError, ValueError) as error:\n"
         "    print(error)\n"
         "try:\n"
-        "    marco.PettingZooWorld(lambda: None)\n"
+        "    marco.environments.PettingZooWorld(lambda: None)\n"
         "except ImportError as error:\n"
         "    print(error)\n"
     )
@@ -116,21 +178,21 @@ def test_train_evaluate_and_load(run, tmp_path):
         str(folder),
     )
     out, err, status = run(
-        "train", "switch", "--method", "model-free", "--preset", "paper", "--set", "horizon=3", *options
+        "train", "switch", "--method", "model-free", "--preset", "paper", "--env.horizon", "3", *options
     )
     assert status == 0, err
     assert "exact return" in out
     config = json.loads((folder / "config.json").read_text())
-    assert (config["world"], config["settings"], config["seeds"]) == ("switch", {"horizon": 3}, [4, 5])
-    assert config["learner"]["mixer"] == "iql"
+    assert (config["world"], config["world_settings"], config["seeds"]) == ("switch", {"horizon": 3}, [4, 5])
+    assert config["algorithm"]["learner"]["mixer"] == "iql"
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 2
-    assert max(lines[-1]["samples"]) <= 120
+    assert max(lines[-1]["metrics"]["samples"]) <= 120
     out, _, status = run("evaluate", str(folder), "--json")
     result = json.loads(out)
     assert result["optimum"] == pytest.approx(2 / 9)
-    assert [row["exact"] for row in result["seeds"]] == pytest.approx(lines[-1]["returns"])
-    assert result["exact"] == pytest.approx(sum(lines[-1]["returns"]) / 2)
+    assert [row["exact"] for row in result["seeds"]] == pytest.approx(lines[-1]["metrics"]["return"])
+    assert result["exact"] == pytest.approx(sum(lines[-1]["metrics"]["return"]) / 2)
     team = marco.load(folder, seed=5)
     assert len(team.act([[1, 0], [0, 0], [0, 0]], [[1, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]])) == 3
     assert "0.2222" in run("evaluate", str(folder))[0]
@@ -142,9 +204,9 @@ def test_train_evaluate_and_load(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("switch", "--samples", "100"), "samples=100 is less than one update may take"),
+        (("switch", "--samples", "5"), "samples=5 is less than one update may take"),
         (("switch", "--seeds", "0"), "--seeds must be at least 1, got 0"),
-        (("reference", "--seeds", "100000"), "seeds need about"),
+        (("reference", "--preset", "paper", "--seeds", "100000"), "seeds need about"),
         (("switch", "--preset", "paper", "--learner", "mappo"), "the paper gives no numbers for mappo"),
     ],
 )
@@ -160,12 +222,12 @@ def test_seeds_of_a_host_world_get_a_process_and_a_folder_each(run, tmp_path, mo
     """Every seed's command is taken as it is given: the options that come last count."""
     asked = {}
     monkeypatch.setattr("marco.cli.train.run_together", lambda named: asked.update(named) or 0)
-    options = ("--samples", "500", "--set", "N=2", "--seed", "5", "--seeds", "2", "--out", tmp_path / "runs")
+    options = ("--samples", "500", "--env.N", "2", "--seed", "5", "--seeds", "2", "--out", tmp_path / "runs")
     assert run("train", "mpe2.simple_spread_v3:parallel_env", *options)[2] == 0
     assert list(asked) == ["seed 5", "seed 6"]
     monkeypatch.undo()
     begun = []
-    monkeypatch.setattr("marco.cli.train.follow", lambda one: begun.append((one.seeds, one.out)))
+    monkeypatch.setattr("marco.cli.train.follow", lambda one: begun.append((one.config.seeds, one.folder)))
     for _, _, _, *arguments in asked.values():  # after python -m marco.cli
         assert run(*arguments)[2] == 0
     assert begun == [((seed,), tmp_path / "runs" / f"seed-{seed}") for seed in (5, 6)]

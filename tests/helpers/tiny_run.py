@@ -16,9 +16,7 @@ from marco.data.dataset import Dataset
 from marco.data.offline import LoggedEpisode
 from marco.environments.switch import NONE, TELL, Switch
 from marco.learners.q_learning import QLearner
-from marco.model.early_stopping import FitConfig
-from marco.model.fit import ModelConfig
-from marco.model.predictors import PredictorConfig
+from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.policies.base import Policy, RandomPolicy
 from marco.rollout import rollouts
 from marco.runs.checkpoint import RunJournal, alone
@@ -34,8 +32,9 @@ SEEDS = (3, 4)
 
 
 def settings(**changes):
-    plan = {"samples": 50, "first": 20, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
-    plan["demonstration_share"] = 0.5
+    first = min(20, changes.get("samples", 50))
+    plan = {"samples": 50, "first_chunk": first, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
+    plan |= {"demonstrations": 0.5, "restarts": (changes.get("team", TINY),)}
     return MarcoConfig(**({"team": TINY, "explorer": TINY, "model": MODEL} | plan | changes))
 
 
@@ -103,7 +102,7 @@ class Drifter:
 
     episodes_per_update: int = 4
 
-    def init(self, key, spec, which=0):
+    def init(self, key, spec):
         return jax.random.normal(key, (spec.num_agents, spec.num_actions))
 
     def act(self, state, samples):
@@ -116,7 +115,7 @@ class Drifter:
         paid = episodes.undiscounted_return.mean()
         return state + jax.random.normal(key, state.shape) * (1.0 + paid), {"loss": -paid}
 
-    def forget(self, state, spec):
+    def clear_replay(self, state, spec):
         return state
 
 

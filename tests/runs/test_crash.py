@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from marco.data.dataset import Dataset
 from helpers.tiny_run import KNOWN, QUICK, SEEDS, WORLD, begin, work
+from marco.data.dataset import Dataset
 
 KILLS = 20 if "MARCO_CRASH" in os.environ else 3
 """Every process has to trace what it runs, which takes seconds: `make crash` is patient."""
@@ -24,7 +24,7 @@ def processes(monkeypatch):
     """Processes that begin with everything imported and nothing of JAX started."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server looks nowhere else
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tiny_run"])
+    context.set_forkserver_preload(["helpers.tiny_run"])
     return context
 
 

@@ -8,38 +8,44 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from marco.algorithm.loop import Event, Marco
+from helpers.tiny_run import KNOWN, WORLD, logged_episodes, settings
+from marco.algorithm.events import Event
 from marco.data.dataset import Dataset
-from marco.runs import run as marco_run
-from marco.runs.progress import MarcoProgress
+from marco.data.offline import write_logged
+from marco.runs.progress import Progress
+from marco.runs.run import Run
 from marco.runs.tensorboard import TensorBoard
 from marco.runs.time_left import TimeLeft
-from marco.data.offline import write_logged
-from helpers.tiny_run import KNOWN, WORLD, logged_episodes, settings
 
-TRAIN = ("train", "switch", "--set", "agents=2", "horizon=3", "--seed", "3")
+TRAIN = ("train", "switch", "--env.agents", "2", "--env.horizon", "3", "--seed", "3")
 
 
 @pytest.fixture
 def tiny_networks(monkeypatch):
     """The preset of these tests."""
 
-    def preset(preset, spec, samples, learner, **changes):
-        return settings(**({} if samples is None else {"samples": samples}), **changes)
+    def preset(name, spec, changes):
+        changes = {key: value for key, value in changes.items() if value is not None}
+        return settings(**changes)
 
-    monkeypatch.setattr(marco_run, "marco_settings", preset)
+    monkeypatch.setattr("marco.algorithm.presets.make_config", preset)
 
 
 @pytest.fixture
 def tiny(tiny_networks, monkeypatch):
     """The tiny riddle, all known but its dynamics."""
-    monkeypatch.setattr(marco_run, "Marco", partial(Marco, known=KNOWN))
+    plainly = Run._algorithm
+
+    def informed(self, *arguments):
+        return replace(plainly(self, *arguments), known=KNOWN)
+
+    monkeypatch.setattr(Run, "_algorithm", informed)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +75,9 @@ def test_a_run_tells_each_phase_draws_its_figure_and_writes_for_tensorboard(
     assert status == 0, err
     assert same_team(folder, reference_team)
     assert "20 of 50 real samples, collect: real return" in out
-    assert "then the last training" in out
-    assert "uncertainty of it" in out
-    assert [row["phase"] for row in rows_of(folder)][-3:] == ["collect", "fit", "finish"]
+    assert "then the final training" in out
+    assert "its uncertainty" in out
+    assert [row["phase"] for row in rows_of(folder)][-3:] == ["collect", "fit", "final"]
     assert (folder / "figures" / "run.png").stat().st_size > 10_000
     result = json.loads((folder / "result.json").read_text())
     assert (result["samples"], result["logged"]) == ([50], 0)
@@ -86,18 +92,18 @@ def test_a_run_tells_each_phase_draws_its_figure_and_writes_for_tensorboard(
 
 def interrupt(patch, phase, share):
     """Ctrl-C as a phase stands there."""
-    plainly = MarcoProgress.show
+    plainly = Progress.show
 
     def show_and_stop(self, event):
         plainly(self, event)
-        if (event.phase, event.share) == (phase, share):
+        if (event.phase, event.progress) == (phase, share):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.5)
 
-    patch.setattr(MarcoProgress, "show", show_and_stop)
+    patch.setattr(Progress, "show", show_and_stop)
 
 
-@pytest.mark.parametrize(("phase", "share"), [("collect", 1.0), ("explore", 0.5), ("finish", 0.0)])
+@pytest.mark.parametrize(("phase", "share"), [("collect", 1.0), ("explore", 0.5), ("final", 0.0)])
 def test_the_first_ctrl_c_stops_soon_with_130_and_the_run_goes_on(
     tiny, run, tmp_path, monkeypatch, reference_team, phase, share
 ):
@@ -158,14 +164,14 @@ def test_a_full_disk_names_the_file_and_the_run_goes_on(
 
 def test_a_pettingzoo_world_from_end_to_end(tiny_networks, run, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    world = ("mpe2.simple_spread_v3:parallel_env", "--set", "N=2", "max_cycles=3", "--samples", "14")
-    changes = ("--change", "first=6", "chunk=8", "--episodes", "2")
+    world = ("mpe2.simple_spread_v3:parallel_env", "--env.N", "2", "--env.max_cycles", "3", "--samples", "14")
+    changes = ("--first-chunk", "6", "--chunk", "8", "--episodes", "2")
     with monkeypatch.context() as patch:
         interrupt(patch, "collect", 0.5)  # between two of its episodes
         assert run("train", *world, *changes, "--out", folder)[2] == 130
     out, err, status = run("resume", folder)
     assert status == 0, err
-    assert "more real steps were taken to judge the teams" in out
+    assert "more real steps were taken to evaluate the teams" in out
     result = json.loads((folder / "result.json").read_text())
     assert result["samples"] == [14]
     assert [row["samples"] for row in rows_of(folder) if row["phase"] == "collect"] == [6, 14]
@@ -199,16 +205,20 @@ def test_a_run_starts_from_logged_data(tiny, run, tmp_path, samples, flag):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--change", "lamda=1"), "MARCO has no setting 'lamda': it has samples, first, chunk"),
-        (("--change", "lam=-1"), "lam must not be negative, got -1"),
-        (("--change", "lam=much"), "lam must be a number, got 'much'"),
-        (("--change", "collector=nobody"), "collector must be explorer, team or random, got 'nobody'"),
-        (("--change", "kind=central"), "kind must be centralised, joint-observation or decentralised"),
-        (("--change", "chunk=2.5"), "chunk must be a whole number, got 2.5"),
-        (("--change", "warm_explorer=1"), "warm_explorer must be True or False, got 1"),
-        (("--change", "team=iql"), "team cannot be changed by name"),
+        (("--lambda", "1"), "there is no option --lambda: do you mean --lam?"),
+        (
+            ("--team.learning-rat", "1"),
+            "there is no option --team.learning-rat: do you mean --team.learning-rate?",
+        ),
+        (("--lam", "-1"), "lam must not be negative, got -1"),
+        (("--lam", "much"), "could not convert string to float: 'much'"),
+        (("--collector", "nobody"), "invalid choice"),
+        (("--view", "central"), "invalid choice"),
+        (("--chunk", "2.5"), "invalid literal for int()"),
+        (("--warm-explorer", "1"), "invalid choice"),
+        (("--env.agent", "4"), "has no setting 'agent': it has agents, horizon. Do you mean 'agents'?"),
         (("--data", "nowhere"), "nowhere is no file and no folder with chunks"),
-        (("--method", "model-free", "--tensorboard"), "--tensorboard is for --method marco"),
+        (("--method", "model-free", "--restarts", "2"), "--restarts is for --method marco"),
     ],
 )
 def test_bad_runs_are_refused_before_anything_is_compiled(run, tmp_path, arguments, message):
@@ -237,36 +247,46 @@ def test_tensorboard_has_a_folder_per_seed_and_goes_on(tmp_path):
     assert names == {"seed-3": 2, "seed-4": 2}
 
 
+PHASES = [
+    *((0, phase) for phase in ("collect", "fit", "team", "explore")),
+    *((1, phase) for phase in ("collect", "fit", "team", "explore")),
+    *((2, phase) for phase in ("collect", "fit", "final")),
+]
+
+
 def test_time_left_is_what_phases_took_and_says_what_it_does_not_know():
-    left = TimeLeft(iterations=3)
+    left = TimeLeft(PHASES)
     left.see(Event("collect", 0, 0, {}, 0.0), 0.0)
-    assert left.said(0.0) == "time left not known yet"
+    assert left.estimate(0.0) == "time left not known yet"
     assert left.see(Event("collect", 0, 20, {}), 1.0) == 1.0
     left.see(Event("fit", 0, 20, {}), 31.0)  # compiled on the way
     left.see(Event("team", 0, 20, {}), 31.0)
     left.see(Event("explore", 0, 20, {}), 41.0)
     # Twice collect and fit, once team and explore, and a last training that was never seen.
-    assert left.said(41.0) == "at most 1:12 left, then the last training"
+    assert left.estimate(41.0) == "at most 1:12 left, then the final training"
     for phase, seconds in (("collect", 42.0), ("fit", 47.0), ("team", 47.0), ("explore", 51.0)):
         left.see(Event(phase, 1, 36, {}), seconds)
-    assert left.said(51.0) == "about 0:06 left, then the last training"
+    assert left.estimate(51.0) == "about 0:06 left, then the final training"
     left.see(Event("collect", 2, 50, {}), 52.0)
     left.see(Event("fit", 2, 50, {}), 57.0)
     for share, seconds in ((0.0, 57.0), (0.1, 80.0), (0.2, 82.0), (0.3, 84.0)):
-        left.see(Event("finish", 2, 50, {}, share), seconds)
-    assert left.said(84.0) == "about 0:14 left"  # two seconds a tenth, the first apart
-    assert left.said(85.0) == "about 0:13 left"
+        left.see(Event("final", 2, 50, {}, share), seconds)
+    assert left.estimate(84.0) == "about 0:14 left"  # two seconds a tenth, the first apart
+    assert left.estimate(85.0) == "about 0:13 left"
 
 
 def test_time_left_remembers_an_earlier_process():
-    left = TimeLeft(iterations=2, before=[("collect", 1.0), ("fit", 9.0), ("team", 0.0), ("explore", 5.0)])
+    left = TimeLeft(
+        PHASES[:4] + [(1, "collect"), (1, "fit"), (1, "final")],
+        before=[("collect", 1.0), ("fit", 9.0), ("team", 0.0), ("explore", 5.0)],
+    )
     left.see(Event("collect", 1, 50, {}, 0.0), 100.0)
-    assert left.said(100.0) == "at most 0:10 left, then the last training"
+    assert left.estimate(100.0) == "at most 0:10 left, then the final training"
 
 
 def test_a_terminal_shows_phase_samples_steps_returns_loss_and_time():
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    progress = MarcoProgress(console, (20, 36, 50))
+    progress = Progress(console, PHASES, 50)
     numbers = {"return": [0.25], "uncertainty": [0.125]}
     progress.show(Event("collect", 1, 36, numbers))
     progress.show(Event("fit", 1, 36, {"dynamics": [0.5], "reward": [0.25]}))
@@ -274,11 +294,11 @@ def test_a_terminal_shows_phase_samples_steps_returns_loss_and_time():
     with console.capture() as shown:
         console.print(progress._board())
     for words in (
-        "round 2 of 3: training to explore, in the model",
+        "round 2 of 3: training the exploration policy in the model",
         "36 of 50 real samples",
         "model steps 4,000",
         "real return 0.2500",
-        "uncertainty of it 0.1250",
+        "its uncertainty 0.1250",
         "held-out loss 0.7500",
         "imagined return with bonus 1.5000",
         "time left not known yet",
@@ -289,11 +309,11 @@ def test_a_terminal_shows_phase_samples_steps_returns_loss_and_time():
 def test_without_a_terminal_a_long_phase_is_told_of_once_a_minute(monkeypatch):
     console, seconds = Console(file=io.StringIO(), width=200), iter(range(0, 1_000, 25))
     monkeypatch.setattr("marco.runs.progress.time.perf_counter", lambda: float(next(seconds)))
-    progress = MarcoProgress(console, (50,))  # at 0 s; then one event every 25 s
+    progress = Progress(console, [(0, "final")], 50)  # at 0 s; then one event every 25 s
     for tenths in range(1, 6):
         numbers = {"imagined_return": [0.5], "model_steps": [tenths]}
-        progress.show(Event("finish", 0, 50, numbers, tenths / 10))
+        progress.show(Event("final", 0, 50, numbers, tenths / 10))
     lines = console.file.getvalue().splitlines()
-    assert [line.split(":")[0] for line in lines] == ["50 of 50 real samples, finish 30%"]
-    progress.show(Event("finish", 0, 50, numbers))
-    assert "finish: imagined return 0.5000" in console.file.getvalue().splitlines()[-1]
+    assert [line.split(":")[0] for line in lines] == ["50 of 50 real samples, final 30%"]
+    progress.show(Event("final", 0, 50, numbers))
+    assert "final: imagined return 0.5000" in console.file.getvalue().splitlines()[-1]

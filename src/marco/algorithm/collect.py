@@ -1,59 +1,63 @@
-"""Collecting: who acts in the true world, and for how many steps."""
+"""Collecting real episodes: who acts, for how many steps, and the metrics of a chunk."""
+
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from marco.algorithm.config import Collector, MarcoConfig
 from marco.algorithm.exploration import StateAsObservation
-from marco.algorithm.vectorised import play_batch
 from marco.environments.base import Environment, HostWorld
+from marco.learners.parallel import stack_seeds
 from marco.learners.training import TrainingState
-from marco.model.views import ViewedPolicy
+from marco.model.environment import ModelEnvironment
+from marco.model.rows import pad_rows
+from marco.model.uncertainty import BonusName, ObservedSteps, mean_uncertainty
+from marco.model.views import View, ViewedPolicy, make_view
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
-from marco.rollout import play
+from marco.rollout import play, rollout
 from marco.types import Episode, Spec
 
 
 def collectors(
-    who: Collector, settings: MarcoConfig, spec: Spec, teams: TrainingState, explorers: TrainingState
+    who: Collector, config: MarcoConfig, spec: Spec, teams: TrainingState, explorers: TrainingState
 ) -> Policy:
-    """Who collects for each seed, with a share of random actions: pi_phi, the team, or chance."""
-    epsilon = jnp.full(teams.samples.shape, settings.epsilon)
+    """The policy that collects for each seed: pi_phi, the team or random play, with some random actions."""
+    epsilon = jnp.full(teams.samples.shape, config.epsilon)
 
     def one(team: TrainingState, explorer: TrainingState, epsilon: Array) -> Policy:
         match who:
             case "random":
                 return EpsilonGreedy(RandomPolicy(), epsilon)
             case "team":
-                return EpsilonGreedy(settings.team.greedy(team.learner), epsilon)
+                return EpsilonGreedy(config.team.greedy(team.learner), epsilon)
             case "explorer":
-                seeing = StateAsObservation(
-                    EpsilonGreedy(settings.explorer.greedy(explorer.learner), epsilon)
-                )
-                return ViewedPolicy(seeing, settings.kind, spec)
+                acting = EpsilonGreedy(config.explorer.greedy(explorer.learner), epsilon)
+                return ViewedPolicy(StateAsObservation(acting), make_view(config.view), spec)
 
     return jax.vmap(one)(teams, explorers, epsilon)
 
 
 def play_missing(
-    keys: Key[Array, " seeds"],
-    world: Environment | HostWorld,
+    keys: Key[Array, " S"],
+    env: Environment | HostWorld,
     policies: Policy,
-    missing: Int[np.ndarray, " seeds"],
+    missing: Int[np.ndarray, " S"],
     chunk: int,
 ) -> Episode:
-    """A batch of real episodes (axes seeds T B), of no more steps than are missing."""
-    if isinstance(world, Environment):
-        limits = [limits_of_batch(int(count), chunk, world.spec) for count in missing]
-        return play_batch(keys, world, policies, jnp.asarray(np.stack(limits)))
-    alone = jax.tree.map(lambda leaf: leaf[0], policies)
-    episode = play(keys[0], world, alone, limit=int(missing[0]))
+    """A batch of real episodes (axes S T B), of no more steps than are missing."""
+    if isinstance(env, Environment):
+        limits = [episode_limits(int(count), chunk, env.spec) for count in missing]
+        return _play_batch(keys, env, policies, jnp.asarray(np.stack(limits)))
+    only = jax.tree.map(lambda leaf: leaf[0], policies)
+    episode = play(keys[0], env, only, limit=int(missing[0]))
     return jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], episode)
 
 
-def limits_of_batch(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:
+def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:
     """How many steps each episode of a batch may take, so that all together take no more than are missing."""
     width = max(1, chunk // spec.horizon)
     whole = min(width, missing // spec.horizon)
@@ -61,3 +65,52 @@ def limits_of_batch(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B
     if whole == 0:
         limits[0] = max(missing, 0)
     return limits.astype(np.int32)
+
+
+@jax.jit
+def _play_batch(
+    keys: Key[Array, " S"], env: Environment, policies: Policy, limits: Int[Array, "S B"]
+) -> Episode:
+    def one(key: PRNGKeyArray, policy: Policy, limits: Int[Array, " B"]) -> Episode:
+        keys = jax.random.split(key, limits.shape[0])
+        return jax.vmap(rollout, in_axes=(0, None, None, 0), out_axes=1)(keys, env, policy, limits)
+
+    return jax.vmap(one)(keys, policies, limits)
+
+
+def chunk_metrics(
+    config: MarcoConfig, spec: Spec, models: ModelEnvironment | None, chunk: list[Episode]
+) -> dict[str, list[Any]]:
+    """The mean return of each seed's chunk and, if there was a model before it, its mean r-tilde."""
+    metrics: dict[str, list[Any]] = {"return": [whole_return(episodes) for episodes in chunk]}
+    if models is not None:
+        view = make_view(config.view)
+        steps = stack_seeds([observed_steps(view, spec, episodes, config.chunk) for episodes in chunk])
+        metrics["uncertainty"] = uncertainty_of_seeds(models, config.bonus, steps).tolist()
+    return metrics
+
+
+def whole_return(episodes: Episode) -> float | None:
+    """The mean return of the episodes (axes T B) that were not cut off; None if all of them were."""
+    whole = np.asarray(episodes.terminated | episodes.truncated).any(0)
+    returns = np.asarray(episodes.undiscounted_return)[whole]
+    return float(returns.mean()) if whole.any() else None
+
+
+def observed_steps(view: View, spec: Spec, episodes: Episode, capacity: int) -> tuple[ObservedSteps, ...]:
+    """The steps of episodes (axes T B) as each model observes them. Runs on the host."""
+    mask = np.asarray(episodes.mask)
+    found = []
+    for own in view.episodes(spec, episodes):
+        state, observation = np.asarray(own.state), np.asarray(own.observation)
+        rows: Any = (state[:-1], own.actions, state[1:], observation[1:], mask)
+        found.append(ObservedSteps(*(pad_rows(np.asarray(leaf)[mask], capacity) for leaf in rows)))
+    return tuple(found)
+
+
+@partial(jax.jit, static_argnames="bonus")
+def uncertainty_of_seeds(
+    models: ModelEnvironment, bonus: BonusName, steps: tuple[ObservedSteps, ...]
+) -> Float[Array, " S"]:
+    """The mean r-tilde of real steps under each seed's models."""
+    return jax.vmap(lambda env, rows: mean_uncertainty(env.models, bonus, rows))(models, steps)

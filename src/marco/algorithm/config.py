@@ -1,15 +1,17 @@
-"""The settings of Algorithm 1."""
+"""The configuration of Algorithm 1."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from marco.learners.base import Learner
+from marco.model.config import ModelConfig
 from marco.model.environment import ResampleMember
-from marco.model.fit import ModelConfig
 from marco.model.uncertainty import BonusName
-from marco.model.views import ModelKind
+from marco.model.views import ViewName
+from marco.types import Spec
 
 Collector = Literal["explorer", "team", "random"]
+PresetName = Literal["default", "paper"]
 
 
 @dataclass(frozen=True)
@@ -17,79 +19,79 @@ class MarcoConfig:
     """The letters of Algorithm 1, and how long each of its lines goes on."""
 
     samples: int
-    """The budget: real steps per seed. Never one more is taken."""
-    first: int
+    """The budget: real steps per seed. Not one more is taken."""
+    first_chunk: int
     """Samples of the first chunk, collected at random."""
     chunk: int
     """Samples of each later chunk."""
     team: Learner
+    """Trains the team's policy inside the model."""
     explorer: Learner
+    """Trains the exploration policy inside the model."""
     model: ModelConfig
-    kind: ModelKind = "centralised"
+    """The networks of the model, and how they are trained."""
+    view: ViewName = "centralised"
+    """What the model takes for the state: the central state, all observations, or each agent's own."""
     resample_member: ResampleMember = "step"
+    """How often an imagined episode draws the ensemble member that generates it."""
     collector: Collector = "explorer"
-    """Who collects the later chunks: the exploration policy, or, to see what it is good for, another."""
+    """Who collects the later chunks: the exploration policy or, as an ablation, another."""
     epsilon: float = 0.1
-    """The share of random actions in collection."""
+    """The probability of a random action while collecting."""
     lam: float = 2.0
-    """lambda: the weight of what the ensemble disagrees on."""
+    """lambda: the weight of the ensemble's disagreement in the exploration reward."""
     bonus: BonusName = "variance"
+    """How disagreement is measured."""
     explorer_steps: int = 100_000
-    """Model steps for the exploration policy after every refit."""
+    """Model steps that train the exploration policy after every refit."""
     warm_explorer: bool = True
-    """Whether the exploration policy goes on from what it was before the refit."""
+    """Whether the exploration policy goes on from its weights before the refit."""
     team_steps: int = 0
-    """Model steps for the team after every refit, before the last."""
+    """Model steps that train the team after every refit but the last."""
     final_updates: int = 3_000
-    """Updates of the team in the last model."""
-    demonstration_share: float = 0.0
-    """The share of imagined episodes that begin by retracing a real one, at first: it falls to nothing by
-    half of each training."""
-    restarts: int = 1
-    """In the last model so many teams are trained from scratch; the best is kept, chosen inside the model.
-
-    0: the team that was trained all along is trained on."""
+    """Updates of each team in the last model."""
+    demonstrations: float = 0.0
+    """The share of imagined episodes that begin with the actions of a real one. It falls to 0 by half of each
+    training."""
+    restarts: tuple[Learner, ...] = ()
+    """The learners of the teams that are trained from scratch in the last model; the best team is kept,
+    chosen inside the model. Empty: the team that was trained after every refit is trained on."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.first <= self.samples:
-            raise ValueError(f"first={self.first} must be from 1 to the budget of {self.samples} samples.")
+        if not 1 <= self.first_chunk <= self.samples:
+            raise ValueError(
+                f"first_chunk={self.first_chunk} must be from 1 to the budget of {self.samples} samples."
+            )
         for name in ("chunk", "final_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("explorer_steps", "team_steps", "restarts", "lam"):
+        for name in ("explorer_steps", "team_steps", "lam"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        for name in ("epsilon", "demonstration_share"):
+        for name in ("epsilon", "demonstrations"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
         if self.collector == "team" and self.team_steps == 0:
-            raise ValueError("collector='team' needs a team that learns on the way: give team_steps.")
+            raise ValueError("collector='team' needs a team that is trained on the way: give team_steps.")
 
     @property
     def schedule(self) -> tuple[int, ...]:
-        """How many samples there are to be at each fit of the model."""
-        return (*range(self.first, self.samples, self.chunk), self.samples)
+        """The number of samples at each fit of the model."""
+        return (*range(self.first_chunk, self.samples, self.chunk), self.samples)
 
+    @property
+    def final_learners(self) -> tuple[Learner, ...]:
+        """The learners of the teams in the last model."""
+        return self.restarts or (self.team,)
 
-def checked_changes(changes: dict[str, Any]) -> dict[str, Any]:
-    """Changes of settings by name, as a command line gives them, in the types of the settings."""
-    kinds = get_type_hints(MarcoConfig)
-    for name in changes:
-        if name not in kinds:
-            raise ValueError(f"MARCO has no setting {name!r}: it has {', '.join(kinds)}.")
-    return {name: _checked(name, kinds[name], value) for name, value in changes.items()}
+    @classmethod
+    def preset(cls, name: PresetName, spec: Spec, **changes: Any) -> "MarcoConfig":
+        """The configuration of a preset for an environment, with changes by name.
 
+        `changes` are fields of the config, or of its parts with dots in the name, as in
+        `**{"team.learning_rate": 5e-4}`. What a preset derives follows them: the chunks from `samples`, the
+        restarts from `team`. `learner` ("iql", "vdn", "qmix", "mappo") chooses the team's learner by name.
+        """
+        from marco.algorithm.presets import make_config
 
-def _checked(name: str, kind: Any, value: Any) -> Any:
-    if get_origin(kind) is Literal:
-        *names, last = get_args(kind)
-        if value not in get_args(kind):
-            raise ValueError(f"{name} must be {', '.join(names)} or {last}, got {value!r}.")
-        return value
-    words = {bool: "True or False", int: "a whole number", float: "a number"}
-    if kind not in words:
-        raise ValueError(f"{name} cannot be changed by name: it comes from the preset and the learner.")
-    fits = isinstance(value, int | float if kind is float else kind)
-    if not fits or isinstance(value, bool) != (kind is bool):
-        raise ValueError(f"{name} must be {words[kind]}, got {value!r}.")
-    return kind(value)
+        return make_config(name, spec, changes)

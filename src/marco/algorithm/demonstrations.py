@@ -1,9 +1,10 @@
-"""Imagined episodes that first retrace real ones: a team is brought to where it would not get by itself.
+"""Demonstration prefixes: imagined episodes that begin with the actions of real ones.
 
-A team trained from scratch has to find by chance what the exploration policy has found already. Here some
-of its episodes begin with the actions of a real one, up to a moment drawn from all that were seen. These
-actions know nothing of the episode they are replayed in, so that they give nothing away. An exploration
-policy that led the team live would: it sees the state, and teams would learn to trust signs nobody gives.
+A team trained from scratch would have to find by chance what the exploration policy has found already. Here
+some episodes begin with the actions of a real episode, up to a step drawn from all real ones (compare JSRL,
+Go-Explore and Backplay). The actions are *recorded*: they carry no information about the episode in which
+they are replayed. A live exploration policy would leak privileged state through its actions; teams then rely
+on signals that are absent at execution (a return of 0.55 instead of 0.74 on the riddle).
 """
 
 from typing import Any, NamedTuple
@@ -11,89 +12,86 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, Transition
+from marco.model.rows import pad_rows
 from marco.sampling import draw_below
 from marco.types import Episode, Spec
 
 
 class Demonstrations(NamedTuple):
-    """What was done in real episodes, step after step; rows from `number` on are padding."""
+    """The actions of real episodes, step after step; rows from `number` on are padding."""
 
-    actions: Int[Array, "*seeds rows N"]
-    first: Int[Array, "*seeds rows"]
+    actions: Int[Array, "*S rows N"]
+    first: Int[Array, "*S rows"]
     """The row of the first step of the same episode."""
-    number: Int[Array, "*seeds"]
+    number: Int[Array, "*S"]
 
 
 def demonstrations_from(episodes: Episode, capacity: int) -> Demonstrations:
-    """The actions of real episodes (axes T B), in rows."""
+    """The actions of real episodes (axes T B). Runs on the host."""
     taken = np.asarray(episodes.mask).T  # B T
-    actions = np.asarray(episodes.actions).swapaxes(0, 1)[taken]
+    actions = np.asarray(episodes.actions, np.int32).swapaxes(0, 1)[taken]
     lengths = taken.sum(1)
-    begins = np.cumsum(lengths) - lengths
-    rows = np.zeros((capacity, actions.shape[-1]), np.int32)
-    first = np.zeros(capacity, np.int32)
-    rows[: len(actions)], first[: len(actions)] = actions, np.repeat(begins, lengths)
-    return Demonstrations(jnp.asarray(rows), jnp.asarray(first), jnp.int32(len(actions)))
+    first = np.repeat(np.cumsum(lengths) - lengths, lengths).astype(np.int32)
+    return Demonstrations(pad_rows(actions, capacity), pad_rows(first, capacity), jnp.int32(len(actions)))
 
 
 class DemonstrationState(NamedTuple):
-    """A moment of the inner world, and what is to be demonstration_share."""
+    """The state of the inner environment, and what is still to be replayed."""
 
     inner: Any
     row: Int[Array, ""]
-    """Of the action that a real episode had at this moment."""
+    """The row of the action that is replayed at this step."""
     left: Int[Array, ""]
-    """How many steps are still to be demonstration_share."""
+    """How many steps are still to be replayed."""
 
 
 class DemonstrationEnvironment(Environment):
-    """A world in which a share of the episodes retrace real ones up to a moment drawn from all of these.
+    """An environment in which a share of the episodes begin with the actions of a real one.
 
-    Till then the recorded action is the only one available, if it is available at all; an agent that cannot
-    do what was done then is free to choose. Learners need to know nothing of it.
+    While they are replayed the recorded action is the only one available; an agent whose recorded action is
+    not available is free to choose. So learners need to know nothing of it.
     """
 
     inner: Environment
-    past: Demonstrations
+    real: Demonstrations
     share: Float[Array, ""]
 
     @property
     def spec(self) -> Spec:
-        """As the inner world's."""
         return self.inner.spec
 
     def initial(self, key: PRNGKeyArray) -> DemonstrationState:
-        """As in the inner world; what to retrace is drawn too."""
-        key_inner, key_share, key_moment = jax.random.split(key, 3)
-        moment = draw_below(key_moment, self.past.number)
-        first = self.past.first[moment]
-        demonstration_share = jax.random.uniform(key_share) < self.share
-        return DemonstrationState(
-            self.inner.initial(key_inner), first, jnp.where(demonstration_share, moment - first, 0)
-        )
+        key_inner, key_share, key_step = jax.random.split(key, 3)
+        step = draw_below(key_step, self.real.number)
+        first = self.real.first[step]
+        replayed = jax.random.uniform(key_share) < self.share
+        return DemonstrationState(self.inner.initial(key_inner), first, jnp.where(replayed, step - first, 0))
 
     def transition(
-        self, key: PRNGKeyArray, world: DemonstrationState, actions: Int[Array, " N"]
+        self, key: PRNGKeyArray, state: DemonstrationState, actions: Int[Array, " N"]
     ) -> Transition:
-        """As in the inner world."""
-        after = self.inner.transition(key, world.inner, actions)
-        row = jnp.minimum(world.row + 1, self.past.first.shape[0] - 1)
-        return after._replace(world=DemonstrationState(after.world, row, jnp.maximum(world.left - 1, 0)))
+        after = self.inner.transition(key, state.inner, actions)
+        row = jnp.minimum(state.row + 1, self.real.first.shape[0] - 1)
+        return after._replace(world=DemonstrationState(after.world, row, jnp.maximum(state.left - 1, 0)))
 
-    def observe(self, world: DemonstrationState) -> Float[Array, "N O"]:
-        """As in the inner world."""
-        return self.inner.observe(world.inner)
+    def observe(self, state: DemonstrationState) -> Float[Array, "N O"]:
+        return self.inner.observe(state.inner)
 
-    def available(self, world: DemonstrationState) -> Bool[Array, "N A"]:
-        """What was done then, as long as it is demonstration_share."""
-        free = self.inner.available(world.inner)
-        recorded = self.past.actions[world.row][:, None] == jnp.arange(free.shape[-1])
-        bound = (world.left > 0) & jnp.any(recorded & free, axis=-1, keepdims=True)
+    def available(self, state: DemonstrationState) -> Bool[Array, "N A"]:
+        """The recorded action while it is replayed."""
+        free = self.inner.available(state.inner)
+        recorded = self.real.actions[state.row][:, None] == jnp.arange(free.shape[-1])
+        bound = (state.left > 0) & jnp.any(recorded & free, axis=-1, keepdims=True)
         return jnp.where(bound, recorded, free)
 
-    def central(self, world: DemonstrationState) -> Float[Array, " S"]:
-        """As in the inner world."""
-        return self.inner.central(world.inner)
+    def central(self, state: DemonstrationState) -> Float[Array, " S"]:
+        return self.inner.central(state.inner)
+
+
+@jax.jit
+def with_demonstrations(envs: Environment, real: Demonstrations, share: Float[ArrayLike, ""]) -> Any:
+    """Every seed's environment with a share of demonstration prefixes."""
+    return jax.vmap(lambda env, own: DemonstrationEnvironment(env, own, jnp.float32(share)))(envs, real)

@@ -1,15 +1,16 @@
-"""The world in which the exploration policy is trained: the model, with the state shown and surprise paid."""
+"""The learned model wrapped for exploration: agents observe the state and receive an uncertainty bonus."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, Transition
+from marco.model.environment import ModelEnvironment
 from marco.model.uncertainty import BonusName
-from marco.model.views import uncertainty_of
 from marco.policies.base import Memory, Policy
 from marco.types import Agent, Spec, TimeStep
 
@@ -20,61 +21,61 @@ def explore_reward(r: Float[Array, ""], r_tilde: Float[Array, ""], lam: Float[Ar
 
 
 class ExplorationEnvironment(Environment):
-    """A learned world with the central state as every agent's observation, and the reward of Equation 1."""
+    """A learned model with the central state as every agent's observation, and the reward of Equation 1."""
 
-    inner: Environment
+    inner: ModelEnvironment
     lam: Float[Array, ""]
     bonus: BonusName = eqx.field(static=True, default="variance")
 
     @property
     def spec(self) -> Spec:
-        """As the model's, but every agent sees the state."""
         return exploration_spec(self.inner.spec)
 
     def initial(self, key: PRNGKeyArray) -> Any:
-        """As in the model."""
         return self.inner.initial(key)
 
-    def transition(self, key: PRNGKeyArray, world: Any, actions: Int[Array, " N"]) -> Transition:
-        """As in the model; what the ensemble disagrees on is paid for."""
-        after = self.inner.transition(key, world, actions)
-        r_tilde = uncertainty_of(self.inner, self.bonus, world, actions, after.world)
+    def transition(self, key: PRNGKeyArray, state: Any, actions: Int[Array, " N"]) -> Transition:
+        """A step of the model; disagreement of the ensemble is rewarded."""
+        after = self.inner.transition(key, state, actions)
+        r_tilde = self.inner.uncertainty(self.bonus, state, actions, after.world)
         return after._replace(reward=explore_reward(after.reward, r_tilde, self.lam))
 
-    def observe(self, world: Any) -> Float[Array, "N O"]:
-        """The state, for everybody."""
-        return _for_everybody(self.inner.central(world), self.spec.num_agents)
+    def observe(self, state: Any) -> Float[Array, "N O"]:
+        return _for_all_agents(self.inner.central(state), self.spec.num_agents)
 
-    def available(self, world: Any) -> Bool[Array, "N A"]:
-        """As in the model."""
-        return self.inner.available(world)
+    def available(self, state: Any) -> Bool[Array, "N A"]:
+        return self.inner.available(state)
 
-    def central(self, world: Any) -> Float[Array, " S"]:
-        """As in the model."""
-        return self.inner.central(world)
+    def central(self, state: Any) -> Float[Array, " S"]:
+        return self.inner.central(state)
+
+
+@partial(jax.jit, static_argnames="bonus")
+def exploration_environments(models: ModelEnvironment, lam: Float[ArrayLike, ""], bonus: BonusName) -> Any:
+    """Every seed's model, wrapped for exploration."""
+    return jax.vmap(lambda model: ExplorationEnvironment(model, jnp.float32(lam), bonus))(models)
 
 
 class StateAsObservation(Policy):
-    """The exploration policy at work in the true world: everybody is shown the state."""
+    """Plays the exploration policy in the true environment: every agent is given the state."""
 
     inner: Policy
 
     def start(self) -> Memory:
-        """The inner policy's memory."""
         return self.inner.start()
 
     def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
-        """Show the state instead of the observations, and ask."""
-        state = _for_everybody(timestep.state, timestep.observation.shape[0])
+        """The inner policy's choice, with the state in place of the observations."""
+        state = _for_all_agents(timestep.state, timestep.observation.shape[0])
         return self.inner(memory, timestep._replace(observation=state))
 
 
 @lru_cache
 def exploration_spec(spec: Spec) -> Spec:
-    """The shape of a world in which every agent sees the state."""
+    """The spec of an environment in which every agent observes the state."""
     team = tuple(Agent(agent.name, agent.actions, spec.state) for agent in spec.agents)
     return Spec(f"{spec.name}-exploration", team, spec.state, spec.horizon)
 
 
-def _for_everybody(state: Float[Array, " S"], agents: int) -> Float[Array, "N S"]:
+def _for_all_agents(state: Float[Array, " S"], agents: int) -> Float[Array, "N S"]:
     return jnp.broadcast_to(state, (agents, *state.shape))

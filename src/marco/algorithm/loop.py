@@ -1,49 +1,88 @@
 """Algorithm 1 of the paper: MARCO, multi-agent RL with centralised models and exploration.
 
-The loop is `Marco.run`. What it does to all seeds at once is in `over_seeds`; everything real goes through
-`Marco.collect`. What happens between two phases is kept by a `Journal`, so that a run can be stopped
-anywhere and go on as if it had not been.
+`phases` lists its lines, `Marco.run` goes through them, and a method of `Marco` does each. All seeds of a run
+are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from itertools import islice
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PRNGKeyArray
 
-from marco.algorithm.chunk_metrics import chunk_metrics
-from marco.algorithm.collect import collectors, play_missing
+from marco.algorithm.collect import chunk_metrics, collectors, play_missing
 from marco.algorithm.config import MarcoConfig
-from marco.algorithm.demonstrations import demonstrations_from
-from marco.algorithm.exploration import exploration_spec
-from marco.algorithm.segments import by_groups, train_for, train_restarts_for
-from marco.algorithm.vectorised import (
-    BestTeams,
-    ModelPlan,
-    begin_both,
-    begin_restarts,
-    better_teams,
-    exploration_worlds,
-    fit_models,
-    forget,
-    greedy_teams,
-    judge_restarts,
-    seed_key,
-    stacked,
-    with_demonstrations,
-)
+from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
+from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
+from marco.algorithm.exploration import exploration_environments, exploration_spec
+from marco.algorithm.fit import fit_models, stack_data
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld
+from marco.learners.parallel import (
+    check_memory,
+    check_seeds,
+    clear_replay,
+    init_all,
+    spread,
+    stack_seeds,
+)
+from marco.learners.restarts import (
+    Best,
+    EnvironmentsAt,
+    best_like,
+    evaluate_again,
+    race,
+    restart_keys,
+    train_for,
+    winning_policy,
+    winning_value,
+)
 from marco.learners.training import TrainingState
+from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
-from marco.model.views import view_and_gather, viewed_spec
-from marco.types import Spec
+from marco.model.rows import Data
+from marco.model.views import make_view
+from marco.policies.base import Policy
+from marco.types import Episode, Spec
 
-Phase = Literal["collect", "fit", "team", "explore", "finish", "done"]
+
+class Phase(NamedTuple):
+    """One line of Algorithm 1 at work."""
+
+    name: PhaseName
+    iteration: int
+    samples: int
+    """Real samples per seed at its end."""
+
+
+def phases(config: MarcoConfig) -> Iterator[Phase]:
+    """The lines of Algorithm 1 in their order."""
+    for iteration, samples in enumerate(config.schedule):
+        yield Phase("collect", iteration, samples)  # lines 4 and 9: at random, later with pi_phi
+        yield Phase("fit", iteration, samples)  # line 6
+        if samples == config.samples:
+            yield Phase("final", iteration, samples)  # the budget is spent
+            return
+        yield Phase("team", iteration, samples)  # line 7
+        yield Phase("explore", iteration, samples)  # line 8
+
+
+class Stream(IntEnum):
+    """What random numbers are for. A key depends on the seed, the iteration and the stream alone."""
+
+    INIT = 0
+    COLLECT = 1
+    FIT = 2
+    TEAM = 3
+    EXPLORER = 4
+    FINAL = 5
+    FRESH_EXPLORER = 6
 
 
 class MarcoState(NamedTuple):
@@ -53,236 +92,244 @@ class MarcoState(NamedTuple):
     """Q_theta."""
     explorer: TrainingState
     """Q_phi."""
-    model: Any
-    """F-hat, played as a world; None before the first fit."""
+    model: Any = None
+    """F-hat, played as an environment; None before the first fit."""
+    fits: Any = None
+    """How each component of the model was fitted."""
+    best: tuple[Best, ...] = ()
+    """The best team of each learner in the last model; empty before."""
+    imagined: Any = None
+    """The value of the best team of each seed in the last model, by fresh episodes."""
+
+    def policy(self, config: MarcoConfig, index: int) -> Policy:
+        """The team of one seed: the best in the last model, or the one trained so far."""
+        if self.best:
+            return winning_policy(self.best, index)
+        return config.team.greedy(jax.tree.map(lambda leaf: leaf[index], self.team.learner))
 
 
-class Event(NamedTuple):
-    """Where a phase stands."""
-
-    phase: Phase
-    iteration: int
-    samples: int
-    """Real samples per seed so far."""
-    numbers: dict[str, list[Any]]
-    """What it gave so far, one number per seed; None where there is none."""
-    share: float = 1.0
-    """How much of the phase is over."""
-
-    @property
-    def over(self) -> bool:
-        """Whether the phase has ended."""
-        return self.share == 1.0
-
-
-@runtime_checkable
-class Journal(Protocol):
-    """Keeps what has been learned, so that it need not be learned again."""
-
-    @property
-    def latest(self) -> int:
-        """The number of the last phase that was kept; 0 if there is none."""
-
-    def restore(self, like: MarcoState) -> MarcoState:
-        """What had been learned by then."""
-
-    def keep(self, step: int, state: MarcoState, event: Event) -> None:
-        """Write down what was learned; it is safe when this returns."""
-
-    def note(self, step: int, event: Event) -> None:
-        """Write down what was collected; it is told again if the run stops before phase `step` is kept."""
+Events = Iterator[tuple[Event, MarcoState]]
 
 
 @dataclass(frozen=True)
 class Marco:
-    """MARCO in a true world: settings, and where its real samples and its progress are kept."""
+    """MARCO in a true environment: a configuration, seeds, and the dataset of all real samples."""
 
-    world: Environment | HostWorld
-    settings: MarcoConfig
+    env: Environment | HostWorld
+    config: MarcoConfig
     seeds: tuple[int, ...]
     dataset: Dataset
-    journal: Journal
+    journal: Journal = NO_JOURNAL
     known: tuple[tuple[ComponentName, Any], ...] = ()
+    """Components of the model that are known functions."""
     capacity: int | None = None
     """For how many samples to make room, if not for the budget: what is compiled depends on it."""
 
-    def run(self) -> Iterator[tuple[Event, MarcoState]]:
-        """Algorithm 1. As it goes: where the phase stands, and what has been learned so far."""
-        step, state = 0, self._begin()
-        for iteration, target in enumerate(self.settings.schedule):
-            if step < self.journal.latest:
-                self._check_collected(target)
-            else:
-                for event in self.collect(iteration, target, state):  # line 4 and, with pi_phi, line 9
-                    if event.over:
-                        self.journal.note(step + 1, event)
-                    yield event, state
-            last = target == self.settings.samples
-            lines = (self.fit, self.finish) if last else (self.fit, self.train_team, self.explore)
-            for line in lines:  # lines 6, 7 and 8
-                step += 1
-                if step < self.journal.latest:
-                    continue
-                if step == self.journal.latest:
-                    state = self.journal.restore(self._template(target))
-                    continue
-                told = line(iteration, target, state)
-                for event, state in told:
-                    self._check_finite(event)
-                    if event.over:
-                        self.journal.keep(step, state, event)
-                    yield event, state
-        yield Event("done", iteration, target, {}), state
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything is compiled or played."""
+        check_seeds(self.seeds, self.env)
+        check_memory(self.config.final_learners, self.spec, len(self.seeds))
+        check_memory((self.config.explorer,), exploration_spec(self.spec), len(self.seeds))
+
+    def run(self) -> Events:
+        """Algorithm 1. Phases that the journal has kept are not done again."""
+        done = self.journal.latest
+        state = self.restore() if done else self.init()
+        for step, phase in enumerate(phases(self.config), start=1):
+            if step <= done:
+                continue
+            for event, after in self.do(phase, state):
+                state = after
+                self._keep(step, state, event)
+                yield event, state
+        yield Event("done", phase.iteration, phase.samples, {}), state
+
+    def do(self, phase: Phase, state: MarcoState) -> Events:
+        """Carry out one phase, reporting as it goes."""
+        lines: dict[PhaseName, Callable[[Phase, MarcoState], Events]] = {
+            "collect": self.collect,
+            "fit": self.fit,
+            "team": self.train_team,
+            "explore": self.train_explorer,
+            "final": self.train_final,
+        }
+        return lines[phase.name](phase, state)
+
+    def init(self) -> MarcoState:
+        """Line 2: nothing has been learned, there is no model."""
+        keys = jax.vmap(jax.random.split)(self._keys(0, Stream.INIT))
+        return MarcoState(
+            team=self._fresh(keys[:, 0], self.config.team, self.spec),
+            explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(self.spec)),
+        )
+
+    def restore(self) -> MarcoState:
+        """What had been learned after the last phase that the journal has kept."""
+        *_, phase = islice(phases(self.config), self.journal.latest)
+        self._check_collected(phase)
+        return self.journal.restore(self._template(phase))
+
+    def collect(self, phase: Phase, state: MarcoState) -> Events:
+        """Fill D up to the phase's samples, not one more; every batch is stored before it is used."""
+        config, iteration = self.config, phase.iteration
+        before = config.schedule[iteration - 1] if iteration else 0
+        who = config.collector if iteration else "random"
+        policy = collectors(who, config, self.env.spec, state.team, state.explorer)
+        while (missing := phase.samples - self.dataset.samples).max() > 0:
+            progress = 1.0 - float(missing.max()) / (phase.samples - before)
+            yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
+            keys = self._keys(self.dataset.chunks, Stream.COLLECT)
+            self.dataset.append(play_missing(keys, self.env, policy, missing, config.chunk))
+        chunk = self._episodes(phase.samples, since=before)
+        yield _event(phase, chunk_metrics(config, self.env.spec, state.model, chunk)), state
+
+    def fit(self, phase: Phase, state: MarcoState) -> Events:
+        """Line 6: fit the model to all of D, from scratch."""
+        yield _event(phase, {}, 0.0), state
+        keys = self._keys(phase.iteration, Stream.FIT)
+        model, fits = fit_models(keys, self.data(phase.samples), self.plan)
+        losses: dict[str, list[Any]] = {
+            name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
+        }
+        yield _event(phase, losses), state._replace(model=model, fits=fits)
+
+    def train_team(self, phase: Phase, state: MarcoState) -> Events:
+        """Line 7: train Q_theta inside the model."""
+        config = self.config
+        if not config.team_steps:
+            yield _event(phase, {}), state
+            return
+        yield _event(phase, {}, 0.0), state
+        keys = self._keys(phase.iteration, Stream.TEAM)
+        team = clear_replay(config.team, state.team, self.spec)
+        envs = self._demonstrated(phase, state.model)
+        for segment in train_for(keys, envs, config.team, team, config.team_steps):
+            metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
+            yield _event(phase, metrics, segment.progress), state._replace(team=segment.states)
+
+    def train_explorer(self, phase: Phase, state: MarcoState) -> Events:
+        """Line 8: train Q_phi inside the model on the reward of Equation 1; it observes the state."""
+        config, spec = self.config, exploration_spec(self.spec)
+        if config.collector != "explorer":
+            yield _event(phase, {}), state
+            return
+        yield _event(phase, {}, 0.0), state
+        explorer = state.explorer
+        if not config.warm_explorer:
+            fresh = jax.vmap(jax.random.split)(self._keys(phase.iteration, Stream.FRESH_EXPLORER))
+            explorer = self._fresh(fresh[:, 1], config.explorer, spec)
+        explorer = clear_replay(config.explorer, explorer, spec)
+        envs = self._demonstrated(phase, exploration_environments(state.model, config.lam, config.bonus))
+        keys = self._keys(phase.iteration, Stream.EXPLORER)
+        for segment in train_for(keys, envs, config.explorer, explorer, config.explorer_steps):
+            metrics = {"exploration_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
+            yield _event(phase, metrics, segment.progress), state._replace(explorer=segment.states)
+
+    def train_final(self, phase: Phase, state: MarcoState) -> Events:
+        """Train teams in the last model, and keep the best there was, evaluated in the model."""
+        config, learners = self.config, self.config.final_learners
+        yield _event(phase, {}, 0.0), state
+        keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
+        continued = None if config.restarts else clear_replay(config.team, state.team, self.spec)
+        envs = self._demonstrated(phase, state.model)
+        for standing in race(keys, envs, state.model, learners, config.final_updates, continued):
+            state = state._replace(best=standing.best)
+            metrics = {
+                "imagined_return": winning_value(standing.best).tolist(),
+                "model_steps": standing.steps.tolist(),
+            }
+            yield _event(phase, metrics, 0.95 * standing.progress), state
+        value = evaluate_again(keys, state.model, learners, state.best)
+        state = state._replace(imagined=jnp.asarray(value, jnp.float32))
+        yield _event(phase, metrics | {"imagined_return": value.tolist()}), state
 
     @property
     def spec(self) -> Spec:
-        """The shape of the learned world."""
-        return viewed_spec(self.settings.kind, self.world.spec)
+        """The spec of the learned environment."""
+        return make_view(self.config.view).spec(self.env.spec)
 
-    def _begin(self) -> MarcoState:
-        """Line 2: nothing has been learned, there is no model."""
-        team, explorer = begin_both(self._keys(0, 0), self.settings.team, self.settings.explorer, self.spec)
-        return MarcoState(team, explorer, None)
-
-    def collect(self, iteration: int, target: int, state: MarcoState) -> Iterator[Event]:
-        """Fill D up to `target` samples of each seed, not one more; a batch is stored before it is used."""
-        before = self.settings.schedule[iteration - 1] if iteration else 0
-        settings = self.settings
-        who = settings.collector if iteration else "random"
-        policy = collectors(who, settings, self.world.spec, state.team, state.explorer)
-        while (missing := target - self.dataset.samples).max() > 0:
-            share = 1.0 - float(missing.max()) / (target - before)
-            yield Event("collect", iteration, int(self.dataset.samples.min()), {}, share)
-            keys = self._keys(self.dataset.chunks, 1)
-            self.dataset.append(play_missing(keys, self.world, policy, missing, settings.chunk))
-        chunk = [self.dataset.episodes(index, target, before) for index in range(len(self.seeds))]
-        numbers = chunk_metrics(settings, self.world.spec, state.model, chunk)
-        yield Event("collect", iteration, target, numbers)
-
-    def fit(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
-        """Line 6: train the model on all of D, from scratch."""
-        yield Event("fit", iteration, target, {}, 0.0), state
-        keys = self._keys(iteration, 2)
-        model, reports = fit_models(keys, self._data(target), self._model_plan)
-        losses = {
-            name: np.asarray(report.loss).sum(-1).mean(-1).tolist() for name, report in reports[0].items()
-        }
-        yield Event("fit", iteration, target, losses), state._replace(model=model)
-
-    def train_team(
-        self, iteration: int, target: int, state: MarcoState
-    ) -> Iterator[tuple[Event, MarcoState]]:
-        """Line 7: train Q_theta inside the model."""
-        settings = self.settings
-        if not settings.team_steps:
-            yield Event("team", iteration, target, {}), state
-            return
-        yield Event("team", iteration, target, {}, 0.0), state
-        keys, team = self._keys(iteration, 3), forget(settings.team, state.team, self.spec)
-        worlds = self._retraced(target, state.model)
-        for piece in train_for(keys, worlds, settings.team, team, settings.team_steps):
-            numbers = {"imagined_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
-            yield Event("team", iteration, target, numbers, piece.share), state._replace(team=piece.states)
-
-    def explore(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
-        """Line 8: train Q_phi inside the model, on the reward of Equation 1, seeing the state."""
-        settings, explorer = self.settings, state.explorer
-        if settings.collector != "explorer":
-            yield Event("explore", iteration, target, {}), state
-            return
-        yield Event("explore", iteration, target, {}, 0.0), state
-        if not settings.warm_explorer:
-            fresh = self._keys(iteration, 6)
-            explorer = begin_both(fresh, settings.team, settings.explorer, self.spec)[1]
-        explorer = forget(settings.explorer, explorer, exploration_spec(self.spec))
-        paid = exploration_worlds(state.model, settings.lam, settings.bonus)
-        worlds, keys = self._retraced(target, paid), self._keys(iteration, 4)
-        for piece in train_for(keys, worlds, settings.explorer, explorer, settings.explorer_steps):
-            numbers = {"exploration_return": piece.returns.tolist(), "model_steps": piece.steps.tolist()}
-            event = Event("explore", iteration, target, numbers, piece.share)
-            yield event, state._replace(explorer=piece.states)
-
-    def finish(self, iteration: int, target: int, state: MarcoState) -> Iterator[tuple[Event, MarcoState]]:
-        """The budget is spent: train teams in the last model; keep the best there was, judged there."""
-        settings, learner = self.settings, self.settings.team
-        yield Event("finish", iteration, target, {}, 0.0), state
-        several = max(1, settings.restarts)
-        teams, keys = begin_restarts(self._keys(iteration, 5), learner, self.spec, several)
-        if not settings.restarts:  # the team that was trained all along is the only one
-            teams = jax.tree.map(lambda leaf: leaf[:, None], forget(learner, state.team, self.spec))
-        worlds = self._retraced(target, state.model)
-        nobody = BestTeams(
-            jax.tree.map(lambda leaf: leaf[:, 0], teams), jnp.full(len(self.seeds), -jnp.inf, jnp.float32)
+    @property
+    def plan(self) -> ModelPlan:
+        """Which model is fitted, and how."""
+        config = self.config
+        return ModelPlan(
+            make_view(config.view), config.model, self.env.spec, config.resample_member, self.known
         )
-        best = nobody
-        for piece in train_restarts_for(keys.train, worlds, learner, teams, settings.final_updates):
-            policies = greedy_teams(learner, piece.states)
-            values = by_groups(judge_restarts, (keys.judge, policies), state.model)
-            best = better_teams(best if settings.restarts else nobody, piece.states, values)
-            numbers = {"imagined_return": best.values.tolist(), "model_steps": piece.steps.sum(-1).tolist()}
-            event = Event("finish", iteration, target, numbers, 0.95 * piece.share)
-            yield event, state._replace(team=best.teams)
-        # The best of many was lucky when it was judged: what it is worth is asked once more.
-        chosen = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], several, axis=1), best.teams)
-        policies = greedy_teams(learner, chosen)
-        values = by_groups(judge_restarts, (keys.again, policies), state.model).mean(-1)
-        numbers = numbers | {"imagined_return": values.tolist()}
-        yield Event("finish", iteration, target, numbers), state._replace(team=best.teams)
 
-    def model_like(self, target: int) -> Any:
-        """The shape of the model of so many samples."""
-        fit = partial(fit_models, plan=self._model_plan)
-        return jax.eval_shape(fit, self._keys(0, 2), self._data(target))[0]
+    def data(self, samples: int) -> tuple[Data, ...]:
+        """D as rows, stacked over seeds; the shape depends on the capacity alone."""
+        rows = [self.plan.gather(episodes, self._capacity) for episodes in self._episodes(samples)]
+        return stack_data(rows)
 
-    def _template(self, target: int) -> MarcoState:
-        """The shape of what is learned by the time of a checkpoint."""
-        return self._begin()._replace(model=self.model_like(target))
+    def model_like(self, samples: int) -> tuple[Any, Any]:
+        """The shapes of the model and its fits."""
+        fit = partial(fit_models, plan=self.plan)
+        return jax.eval_shape(fit, self._keys(0, Stream.FIT), self.data(samples))
 
-    def _retraced(self, target: int, worlds: Any) -> Callable[[float], Any]:
-        """The worlds when so much of a training is over: at first some episodes in them retrace real ones."""
-        if not self.settings.demonstration_share:
-            return lambda done: worlds
-        capacity = self.capacity or self.settings.samples
-        pasts = [
-            demonstrations_from(self.dataset.episodes(i, target), capacity) for i in range(len(self.seeds))
-        ]
-        stacked_pasts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pasts)
-        demonstration_share = self.settings.demonstration_share
-        return lambda done: with_demonstrations(
-            worlds, stacked_pasts, demonstration_share * max(0.0, 1.0 - 2.0 * done)
-        )
+    def _template(self, phase: Phase) -> MarcoState:
+        """The shapes of what has been learned at the end of a phase."""
+        model, fits = self.model_like(phase.samples)
+        state = self.init()._replace(model=model, fits=fits)
+        if phase.name != "final":
+            return state
+        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, self.spec)
+        return state._replace(best=best, imagined=jnp.zeros(len(self.seeds)))
+
+    def _demonstrated(self, phase: Phase, envs: Any) -> EnvironmentsAt:
+        """The environments in the course of a training: at first some episodes begin with real actions."""
+        share = self.config.demonstrations
+        if not share:
+            return lambda progress: envs
+        real = [demonstrations_from(episodes, self._capacity) for episodes in self._episodes(phase.samples)]
+        stacked = stack_seeds(real)
+        return lambda progress: with_demonstrations(envs, stacked, share * max(0.0, 1.0 - 2.0 * progress))
+
+    def _keep(self, step: int, state: MarcoState, event: Event) -> None:
+        self._check_finite(event)
+        if not event.over:
+            return
+        if event.phase == "collect":  # the dataset has it, and nothing was learned
+            self.journal.note(step, event)
+        else:
+            self.journal.keep(step, state, event)
 
     def _check_finite(self, event: Event) -> None:
-        for name, values in event.numbers.items():
+        for name, values in event.metrics.items():
             for seed, value in zip(self.seeds, values, strict=True):
-                if not np.isfinite(value):
+                if value is not None and not np.isfinite(value):
                     raise ValueError(
                         f"{event.phase}: the {name} of seed {seed} is {value} after {event.samples} samples: "
-                        "learning ran off. All real samples are kept; in another run larger chunks, or a "
-                        "smaller lam, may do (--data takes the samples along)."
+                        "training diverged. All real samples are kept; in another run larger chunks, or a "
+                        "smaller lam, may help (--data takes the samples along)."
                     )
 
-    def _check_collected(self, target: int) -> None:
-        if self.dataset.samples.min() < target:
+    def _check_collected(self, phase: Phase) -> None:
+        if self.dataset.samples.min() < phase.samples:
             raise ValueError(
-                f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {target} were "
+                f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {phase.samples} were "
                 "learned from: a chunk is missing. Put it back, or begin another run."
             )
 
-    def _data(self, target: int) -> Any:
-        """D as rows, stacked over seeds; its shape depends on the capacity alone."""
-        kind, spec, capacity = self.settings.kind, self.world.spec, self.capacity or self.settings.samples
-        rows = [
-            view_and_gather(kind, spec, self.dataset.episodes(index, target), capacity)
-            for index in range(len(self.seeds))
-        ]
-        return stacked(rows)
-
     @property
-    def _model_plan(self) -> ModelPlan:
-        settings = self.settings
-        return ModelPlan(settings.kind, settings.model, settings.resample_member, self.world.spec, self.known)
+    def _capacity(self) -> int:
+        return self.capacity or self.config.samples
 
-    def _keys(self, *path: int) -> Key[Array, " seeds"]:
+    def _episodes(self, samples: int, since: int = 0) -> list[Episode]:
+        return [self.dataset.episodes(index, samples, since) for index in range(len(self.seeds))]
+
+    def _fresh(self, keys: Key[Array, " S"], learner: Any, spec: Spec) -> TrainingState:
+        states = init_all(keys[:, None], learner, spec)
+        return jax.tree.map(lambda leaf: leaf[:, 0], states)
+
+    def _keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
         """A key per seed for one use."""
-        return jnp.stack([seed_key(seed, *path) for seed in self.seeds])
+        return spread(jnp.stack([stream_key(seed, iteration, stream) for seed in self.seeds]))
+
+
+def stream_key(seed: int, iteration: int, stream: Stream) -> PRNGKeyArray:
+    """The key of one use of randomness."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), iteration), stream)
+
+
+def _event(phase: Phase, metrics: dict[str, list[Any]], progress: float = 1.0) -> Event:
+    return Event(phase.name, phase.iteration, phase.samples, metrics, progress)

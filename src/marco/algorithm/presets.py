@@ -1,39 +1,70 @@
-"""The presets of Algorithm 1."""
+"""The presets of Algorithm 1: `paper`, number by number, and `default`, the best settings we know."""
 
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any, NamedTuple, get_args
 
-from marco.algorithm.config import MarcoConfig
+from marco.algorithm.config import MarcoConfig, PresetName
+from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
-from marco.learners.presets import LearnerName, make_learner, model_settings
+from marco.learners.presets import LearnerName, make_learner
 from marco.learners.q_learning import QLearner
+from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.types import Spec
 
-MarcoPreset = Literal["default", "paper"]
+Changes = dict[str, Any]
 
 
-def marco_settings(
-    preset: MarcoPreset,
-    spec: Spec,
-    samples: int | None = None,
-    learner: LearnerName | None = None,
-    **changes: Any,
-) -> MarcoConfig:
-    """The settings of a preset for a world, with a budget of real samples and changes by name."""
-    if preset == "paper":
-        settings = _paper(spec, samples, learner)
-    else:
-        updates = changes.get("final_updates")
-        settings = _default(spec, samples, learner, updates if isinstance(updates, int) else None)
-    try:
-        return replace(settings, **changes)
-    except TypeError as error:
-        names = ", ".join(MarcoConfig.__dataclass_fields__)
-        raise ValueError(f"no such setting: {error}. There are {names}.") from error
+class Given(NamedTuple):
+    """What a preset derives other settings from; None where the preset chooses."""
+
+    learner: LearnerName | None
+    team: Learner | None = None
+    mixer: bool = False
+    """Whether the mixer of the team was chosen by hand."""
+    samples: int | None = None
+    final_updates: int | None = None
 
 
-def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> MarcoConfig:
-    """The paper's numbers: 10k samples on the riddle, 50k elsewhere; lambda 2; a team from refit to refit.
+def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig:
+    """The configuration of a preset with changes by (dotted) name."""
+    if preset not in get_args(PresetName):
+        raise ValueError(f"unknown preset {preset!r}: there are {', '.join(get_args(PresetName))}.")
+    build = _paper if preset == "paper" else _default
+    changes = {name: value for name, value in changes.items() if value is not None}
+    learner = changes.pop("learner", None)
+    by_hand = bool({"team", "team.mixer"} & set(changes)) or learner is not None
+    given = Given(learner, None, by_hand, changes.get("samples"), changes.get("final_updates"))
+    of_team = {name: value for name, value in changes.items() if name.split(".")[0] == "team"}
+    if of_team:
+        given = given._replace(team=apply_changes(build(spec, given), of_team).team)
+    return apply_changes(build(spec, given), changes)
+
+
+def apply_changes(config: Any, changes: Changes) -> Any:
+    """A configuration with fields changed by (dotted) name; a near miss is answered by the name meant."""
+    for name, value in changes.items():
+        config = _with(config, name.split("."), name, value)
+    return config
+
+
+def _with(config: Any, path: list[str], name: str, value: Any) -> Any:
+    first, *rest = path
+    if isinstance(config, tuple) and first.isdigit() and int(first) < len(config):
+        index = int(first)
+        inner = _with(config[index], rest, name, value) if rest else value
+        return (*config[:index], inner, *config[index + 1 :])
+    known = [field.name for field in fields(config)] if is_dataclass(config) else []
+    if first not in known:
+        meant = get_close_matches(first, known, 1, cutoff=0.5)
+        hint = f": do you mean {meant[0]!r}?" if meant else f": there are {', '.join(known) or 'none'}."
+        raise ValueError(f"there is no setting {name!r}{hint}")
+    inner = _with(getattr(config, first), rest, name, value) if rest else value
+    return replace(config, **{first: inner})
+
+
+def _paper(spec: Spec, given: Given) -> MarcoConfig:
+    """The paper's numbers: 10k samples on the riddle, 50k elsewhere; lambda 2; one team from refit to refit.
 
     The paper trains the team for 10k (50k) model steps per refit and shows it up to 250k (1M): the rest is
     done in the last model. On `switch` it goes on for about twice as long as shown: model steps cost nothing
@@ -41,69 +72,76 @@ def _paper(spec: Spec, samples: int | None, learner: LearnerName | None) -> Marc
     """
     small = spec.name == "switch"
     chunk, total = (5_000, 10_000) if small else (10_000, 50_000)
-    total = total if samples is None else samples
+    total = total if given.samples is None else given.samples
     chunk = min(chunk, total)
-    numbers = spec.state_has_numbers
-    team = make_learner("paper", spec, learner)
-    explorer = QLearner("qmix" if numbers else "vdn")
+    continuous = spec.state_has_numbers
     return MarcoConfig(
         samples=total,
-        first=chunk,
+        first_chunk=chunk,
         chunk=chunk,
-        team=team,
-        explorer=explorer,
-        model=model_settings("paper", spec),
-        explorer_steps=50_000 if numbers else 100_000,
+        team=given.team or make_learner("paper", spec, given.learner),
+        explorer=QLearner("qmix" if continuous else "vdn"),
+        model=paper_model(spec),
+        explorer_steps=50_000 if continuous else 100_000,
         team_steps=10_000 if small else 50_000,
-        final_updates=100_000 if small else 40_000,
-        restarts=0,
+        final_updates=given.final_updates or (100_000 if small else 40_000),
     )
 
 
-def _default(
-    spec: Spec, samples: int | None, learner: LearnerName | None, final_updates: int | None
-) -> MarcoConfig:
-    """Few samples, in a few chunks; the best of several teams trained in the last model.
+def _default(spec: Spec, given: Given) -> MarcoConfig:
+    """Few samples in a few chunks; the best of several teams trained in the last model.
 
-    A deviation falls as one over the square root of the visits, a variance faster: in a discrete world it
-    soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Every other team is
-    VDN, which gets across on `bridge`; the others are QMIX, which solves `switch`. QMIX acts at random ever
-    less for three tenths of the steps that its training can take, VDN for one: what takes many random steps
-    is demonstration_share, and a light that others switch at random tells nothing.
+    A standard deviation falls as one over the square root of the visits, a variance faster: in a discrete
+    environment it soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end.
     """
-    numbers = spec.state_has_numbers
-    total = (20_000 if numbers else 2_000) if samples is None else samples
-    chunk = max(1, total // 4) if numbers else min(total, max(500, total // 10))
-    team = make_learner("default", spec, learner)
+    continuous = spec.state_has_numbers
+    total = (20_000 if continuous else 2_000) if given.samples is None else given.samples
+    chunk = max(1, total // 4) if continuous else min(total, max(500, total // 10))
+    team = given.team or make_learner("free-samples", spec, given.learner)
     gradients = isinstance(team, MAPPO)
-    final_updates = final_updates or (3_000 if gradients else 4_000)
-    if isinstance(team, QLearner):
-        mixer = team.mixer if learner else "either"
-        team = replace(team, mixer=mixer, episodes_per_update=32, buffer_size=512, batch_size=64)
-        most = final_updates * team.episodes_per_update * spec.horizon  # steps, if no episode ended early
-        short, long = max(1, most // 10), max(1, 3 * most // 10)
-        team = replace(
-            team,
-            epsilon_anneal_steps=short if mixer == "vdn" else long,
-            additive_epsilon_anneal_steps=short if mixer == "either" else None,
-        )
+    final_updates = given.final_updates or (3_000 if gradients else 4_000)
+    if isinstance(team, QLearner) and given.team is None:
+        team = _imagined(team, final_updates * spec.horizon)
     return MarcoConfig(
         samples=total,
-        first=chunk,
+        first_chunk=chunk,
         chunk=chunk,
         team=team,
         explorer=_explorer(),
-        model=model_settings("default", spec),
-        bonus="variance" if numbers else "standard-deviation",
-        explorer_steps=30_000 if numbers else 50_000,
-        demonstration_share=0.0 if gradients else 0.9,
+        model=default_model(spec),
+        bonus="variance" if continuous else "standard-deviation",
+        explorer_steps=30_000 if continuous else 50_000,
+        demonstrations=0.0 if gradients else 0.9,
         final_updates=final_updates,
-        restarts=1 if gradients else 4,
+        restarts=_restarts(team, mixed=not given.mixer),
     )
 
 
+def _restarts(team: Learner, mixed: bool) -> tuple[Learner, ...]:
+    """One team of MAPPO, or four of Q-learning.
+
+    QMIX represents what VDN cannot, and gets stuck where VDN does not: which is better depends on the
+    environment, so every other team is VDN unless the learner was chosen by hand. VDN explores for a third as
+    long: demonstrations replace long random exploration, and random teammates make a riddle's light
+    uninformative.
+    """
+    if isinstance(team, MAPPO):
+        return (team,)
+    if mixed and isinstance(team, QLearner) and team.mixer == "qmix":
+        shorter = max(1, team.epsilon_anneal_steps // 3)
+        return (team, replace(team, mixer="vdn", epsilon_anneal_steps=shorter)) * 2
+    return (team,) * 4
+
+
+def _imagined(learner: QLearner, steps: int) -> QLearner:
+    """Q-learning in a learned model, where a training takes `steps` updates times steps of an episode."""
+    learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
+    tenths = 1 if learner.mixer == "vdn" else 3
+    return replace(learner, epsilon_anneal_steps=max(1, tenths * steps * learner.episodes_per_update // 10))
+
+
 def _explorer() -> QLearner:
-    """It sees the state and needs not be perfect: it is trained anew after every refit."""
+    """It observes the state and need not be perfect: it is trained again after every refit."""
     return QLearner(
         "vdn",
         factored=True,
@@ -116,3 +154,36 @@ def _explorer() -> QLearner:
         batch_size=64,
         target_update_interval=20,
     )
+
+
+def paper_model(spec: Spec) -> ModelConfig:
+    """Two hidden layers of 500 each; a GRU for discrete dynamics; the ensembles that the paper has."""
+    single = PredictorConfig("factored", (500, 500), members=1)
+    training = FitConfig(
+        batch_size=1_000,
+        max_epochs=700,
+        min_steps_per_epoch=1,
+        patience=20,
+        min_delta=0.0,
+        holdout=0.3,
+        ema_decay=0.0,
+    )
+    if spec.state_has_numbers:
+        three = PredictorConfig("factored", (500, 500), members=3)
+        return ModelConfig(three, three, single, single, single, training, distances=False)
+    dynamics = PredictorConfig("recurrent", (500,), members=5)
+    return ModelConfig(dynamics, single, single, single, single, training, distances=False)
+
+
+def default_model(spec: Spec) -> ModelConfig:
+    """Small networks, one per feature; everything that can be uncertain is an ensemble.
+
+    On `bridge` a reward may be earned 8 times in 7,000 steps: to learn it, five epochs without a gain of
+    0.001 nats per row are too few.
+    """
+    size = (128, 128) if spec.state_has_numbers else (64, 64)
+    five, one = PredictorConfig("chain", size, members=5), PredictorConfig("chain", size, members=1)
+    patient = None if spec.state_has_numbers else FitConfig(patience=20, min_delta=1e-4)
+    outcome = replace(five, training=patient)
+    masks = PredictorConfig("factored", (64, 64), members=1)
+    return ModelConfig(five, outcome, one, outcome, masks, FitConfig())

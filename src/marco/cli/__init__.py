@@ -1,39 +1,75 @@
-"""The command `marco`."""
+"""The command `marco`: one module per sub-command, imported only when it is used.
+
+So `marco --help`, `marco worlds` and a mistyped word answer at once, without starting JAX.
+"""
 
 import os
 import sys
-from pathlib import Path
+from difflib import get_close_matches
+from importlib import import_module
 
-import jax
-import tyro
-
-from marco.cli.evaluate import Evaluate, Model
-from marco.cli.play import Play, Worlds
-from marco.cli.rmax import Rmax
-from marco.cli.solve import Bound, Solve
-from marco.cli.train import Resume, Train
-from marco.environments.base import WorldError
-
-
-def _keep_compiled() -> None:
-    """A second start must not compile again."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "marco" / "jax"
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+COMMANDS = {
+    "train": "Learn a team with MARCO, or model-free as the baseline",
+    "resume": "Go on with a run that was stopped",
+    "evaluate": "Evaluate the teams of a run in the true environment",
+    "play": "Show episodes of an environment, or of a trained team",
+    "model": "Report how good the model of a run is",
+    "worlds": "List the environments there are, and how to name your own",
+    "solve": "Find the best team of a finite Dec-POMDP exactly",
+    "rmax": "Learn a finite Dec-POMDP by Adapted R-MAX",
+    "bound": "Compute the numbers of R-MAX's theorem",
+}
+"""The sub-commands; `marco.cli.NAME` has a function `main(arguments)`."""
 
 
 def main() -> None:
-    """Run the command; a user's mistake gives one line and exit status 2, not a traceback."""
-    command = tyro.cli(
-        Worlds | Play | Train | Resume | Evaluate | Model | Solve | Rmax | Bound,
-        prog="marco",
-        description="Learn a team's policy from few real interactions.",
-    )
-    _keep_compiled()
-    sys.path.insert(0, "")  # a world of the user's own is looked for here first, as python itself does
+    """Run the command. A user's mistake gives one line and exit status 2, not a traceback."""
+    # XLA's alarms about slow compilation alarm only users; JAX reads this when it is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    arguments = sys.argv[1:]
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        print(_help())
+        return
+    if name in ("--version", "-V"):
+        from marco import __version__
+
+        print(f"marco {__version__}")
+        return
+    if name not in COMMANDS:
+        meant = get_close_matches(name, COMMANDS, 1)
+        hint = f"do you mean {meant[0]!r}?" if meant else f"there are {', '.join(COMMANDS)}."
+        _fail(f"there is no command {name!r}: {hint}")
+    sys.path.insert(0, "")  # a module of the user's own is looked for here first, as python itself does
     try:
-        command.run()
-    except (ValueError, ImportError, OSError, WorldError) as error:
-        print(f"marco: {error}", file=sys.stderr)
-        sys.exit(2)
+        import_module(f"marco.cli.{name}").main(arguments[1:])
+    except Exception as error:
+        if not _is_a_mistake(error):
+            raise
+        _fail(str(error))
+
+
+def _is_a_mistake(error: Exception) -> bool:
+    """Whether MARCO refuses something. Errors of the user's own code keep their traceback."""
+    from marco.environments.base import WorldError
+    from marco.environments.user_code import is_noted
+
+    return isinstance(error, ValueError | ImportError | OSError | WorldError) and not is_noted(error)
+
+
+def _fail(message: str) -> None:
+    print(f"marco: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    return (
+        "usage: marco COMMAND [OPTIONS]\n\n"
+        "MARCO: learn a team's policy from few real interactions.\n\n"
+        f"commands:\n{commands}\n\n"
+        "options:\n  -h, --help     show this, or after a command its options\n"
+        "  -V, --version  show the version\n\n"
+        "A first run, about five minutes on two cores: marco train switch"
+    )

@@ -1,4 +1,4 @@
-"""Several seeds of a world outside JAX: a process for each, told line by line."""
+"""Several seeds of an environment outside JAX: a process for each, its output line by line."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def commands(arguments: list[str], seeds: tuple[int, ...], out: Path) -> dict[st
 
 
 def run_together(named: dict[str, list[str]]) -> int:
-    """Run all commands at once and tell what each says; the worst of their exit statuses.
+    """Run all commands at once and print their output; returns the worst of their exit statuses.
 
     Ctrl-C reaches every process by itself: they stop as they would alone, and are waited for.
     """
@@ -28,7 +28,7 @@ def run_together(named: dict[str, list[str]]) -> int:
         name: subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for name, command in named.items()
     }
-    readers = [Thread(target=_tell, args=(name, process)) for name, process in processes.items()]
+    readers = [Thread(target=_print_lines, args=(name, process)) for name, process in processes.items()]
     for reader in readers:
         reader.start()
     while any(reader.is_alive() for reader in readers):
@@ -40,7 +40,7 @@ def run_together(named: dict[str, list[str]]) -> int:
     return max((process.wait() for process in processes.values()), key=abs)
 
 
-def _tell(name: str, process: subprocess.Popen[str]) -> None:
+def _print_lines(name: str, process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         console.print(f"{name}: {line.rstrip()}", markup=False, highlight=False, soft_wrap=True)

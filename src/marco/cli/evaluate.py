@@ -1,96 +1,72 @@
-"""`marco evaluate` and `marco model`."""
+"""`marco evaluate`."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import numpy as np
 import tyro
 from rich.table import Table
 
 from marco.cli.common import cell, console
-from marco.environments.base import Environment, HostWorld
-from marco.environments.registry import make, optimum
-from marco.model.report.show import report_figure, report_table
-from marco.runs.folder import load_policy, read_config
-from marco.runs.model_free import judge
-from marco.runs.model_report import run_model_report
-from marco.runs.run import MarcoRun
+from marco.cli.settings import parse
+from marco.compilation import keep_compiled
+from marco.environments.base import optimum_of
+from marco.evaluation import evaluate
+from marco.policies.export import load_policy
+from marco.runs.run import TEST_SEED, Run
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Say what a trained team is worth in the true world."""
+    """Evaluate the teams of a run in the true environment."""
 
     run_folder: Annotated[Path, tyro.conf.Positional]
     """The folder of a run."""
     episodes: int = 1_000
     """Test episodes, where the exact value cannot be had."""
-    seed: int = 1_000_000
+    seed: int = TEST_SEED
     """The seed of the test episodes."""
     json: bool = False
     """Print one JSON object, and nothing else."""
 
-    def run(self) -> None:
-        """Evaluate every seed of the run."""
-        config = read_config(self.run_folder)
-        world = make(config["world"], **config["settings"])
-        files = {seed: self.run_folder / "policy" / f"seed-{seed}.npz" for seed in config["seeds"]}
-        found = {seed: file for seed, file in files.items() if file.exists()}
-        if not found:
-            raise ValueError(f"{self.run_folder} holds no team yet: it is saved at the first evaluation.")
-        results = [self._evaluate(world, seed, file) for seed, file in found.items()]
-        if self.json:
-            facts = {"run": str(self.run_folder), "world": world.spec.name, "optimum": optimum(world)}
-            exact = [row["exact"] for row in results]
-            over_seeds = {
-                "mean": float(np.mean([row["mean"] for row in results])),
-                "exact": None if None in exact else float(np.mean(exact)),
-            }
-            print(json.dumps({**facts, **over_seeds, "seeds": results}))
-            return
-        columns = ("seed", "mean", "interval", "exact", "episodes", "optimum")
-        table = Table("seed", "return", "95% interval", "exact value", "test episodes", "optimum")
-        for row in results:
-            table.add_row(*(cell((row | {"optimum": optimum(world)})[column]) for column in columns))
-        console.print(table)
 
-    def _evaluate(self, world: Environment | HostWorld, seed: int, file: Path) -> dict[str, Any]:
-        estimate = judge(jax.random.key(self.seed), world, load_policy(file, world.spec), self.episodes)
-        exact = estimate.mean if not estimate.episodes else None
-        margin = 1.96 * estimate.standard_error
-        return {
-            "seed": seed,
-            "mean": estimate.mean,
-            "interval": [estimate.mean - margin, estimate.mean + margin],
-            "exact": exact,
-            "episodes": estimate.episodes,
-            "steps": estimate.steps,
+def main(arguments: list[str]) -> None:
+    """Evaluate every seed of the run."""
+    options = parse(Evaluate, arguments, "marco evaluate")
+    keep_compiled()
+    run = Run.open(options.run_folder)
+    files = {seed: run.folder / "policy" / f"seed-{seed}.npz" for seed in run.config.seeds}
+    found = {seed: file for seed, file in files.items() if file.exists()}
+    if not found:
+        raise ValueError(f"{run.folder} holds no team yet: it is saved when training ends.")
+    rows = [_row(run, seed, file, options) for seed, file in found.items()]
+    optimum = optimum_of(run.env)
+    if options.json:
+        exact = [row["exact"] for row in rows]
+        means = {
+            "mean": float(np.mean([row["mean"] for row in rows])),
+            "exact": None if None in exact else float(np.mean(exact)),
         }
+        facts = {"run": str(run.folder), "world": run.env.spec.name, "optimum": optimum}
+        print(json.dumps({**facts, **means, "seeds": rows}))
+        return
+    table = Table("seed", "return", "95% interval", "exact value", "test episodes", "optimum")
+    for row in rows:
+        columns = ("seed", "mean", "interval", "exact", "episodes")
+        table.add_row(*(cell(row[column]) for column in columns), cell(optimum))
+    console.print(table)
 
 
-@dataclass(frozen=True)
-class Model:
-    """Say how good the model of a run of MARCO is: on what was held out, and against the truth."""
-
-    run_folder: Annotated[Path, tyro.conf.Positional]
-    """The folder of the run."""
-    seed: int | None = None
-    """Which of its seeds; the lowest, if not given."""
-    figure: Path | None = None
-    """Draw the report into this file."""
-    json: bool = False
-    """Print one JSON object, and nothing else."""
-
-    def run(self) -> None:
-        """Fit the model of the last phase again, which gives the same one, and judge it."""
-        run = MarcoRun.read(self.run_folder)
-        report = run_model_report(run, run.seeds[0] if self.seed is None else self.seed)
-        if self.figure is not None:
-            report_figure(report, self.figure)
-        if self.json:
-            print(json.dumps(report.as_dict()))
-            return
-        console.print(report_table(report))
+def _row(run: Run, seed: int, file: Path, options: Evaluate) -> dict[str, Any]:
+    policy = load_policy(file, run.env.spec)
+    estimate = evaluate(run.env, policy, options.episodes, seed=options.seed)
+    return {
+        "seed": seed,
+        "mean": estimate.mean,
+        "interval": list(estimate.interval),
+        "exact": estimate.mean if estimate.exact else None,
+        "episodes": estimate.episodes,
+        "steps": estimate.steps,
+    }

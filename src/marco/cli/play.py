@@ -1,114 +1,107 @@
-"""`marco worlds` and `marco play`."""
+"""`marco play`."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import tyro
-from rich.table import Table
 
-from marco.cli.common import console, parse_settings
-from marco.environments.base import Environment, FiniteEnvironment, HostWorld
-from marco.environments.experts import SwitchProtocol, TellAndGo
-from marco.environments.registry import WORLDS, make, optimum
-from marco.environments.render import episode_table, reference_gif
-from marco.evaluation import exact_value
+from marco.cli.common import console
+from marco.cli.settings import parse_with_rest, refuse_unknown, take_env
+from marco.compilation import keep_compiled
+from marco.environments.base import Environment, FiniteEnvironment, HostWorld, expert_of, optimum_of
+from marco.environments.registry import make
+from marco.environments.render import check_gif, draw_gif, episode_table
+from marco.evaluation import EXACT_LIMIT, TooManyHistoriesError, exact_value
 from marco.policies.base import Policy, RandomPolicy
-from marco.rollout import play, rollout
-from marco.types import Episode, Spec
+from marco.policies.deploy import load
+from marco.policies.export import as_policy
+from marco.rollout import play
+from marco.runs.run import Run
 
-
-@dataclass(frozen=True)
-class Worlds:
-    """List the built-in worlds: sizes, horizon, and the value of the best team where it is known."""
-
-    def run(self) -> None:
-        """Print the table."""
-        table = Table(show_lines=True)
-        for column in ("world", "agents", "actions", "sees", "state", "horizon", "optimum"):
-            table.add_column(column, justify="left" if column == "world" else "right")
-        for name, built_in in WORLDS.items():
-            world = built_in.make()
-            spec, best = world.spec, optimum(world)
-            sizes = (
-                spec.num_agents,
-                spec.num_actions,
-                spec.observation_width,
-                spec.state_width,
-                spec.horizon,
-            )
-            value = "unknown" if best is None else f"{best:.6f}"
-            table.add_row(f"[bold]{name}[/bold]\n{built_in.summary}", *map(str, sizes), value)
-        console.print(table)
-        console.print(
-            "actions: per agent; sees: columns of an observation; state: columns of the central state."
-        )
-        console.print("Change sizes with --set, as in: marco play switch --set agents=4 horizon=10")
-        console.print("Your own PettingZoo world: marco play package.module:function")
+PROG = "marco play"
 
 
 @dataclass(frozen=True)
 class Play:
-    """Show episodes of a world in the terminal."""
+    """Show episodes in the terminal, or as a moving picture: of an environment, or of the team of a run.
 
-    world: Annotated[str, tyro.conf.Positional]
-    """A built-in world (see `marco worlds`), or package.module:function for a PettingZoo world."""
+    Settings of the environment: --env.agents 4.
+    """
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD|RUN")]
+    """The folder of a run, or the name of an environment, a file or a function (see `marco worlds`)."""
     episodes: int = 1
     """How many episodes to show."""
-    seed: int = 0
-    """The seed of everything drawn at random."""
-    policy: Literal["random", "expert"] = "random"
+    seed: int | None = None
+    """Of a run, which seed's team; of an environment, the seed of everything drawn at random."""
+    policy: Literal["random", "expert"] | None = None
     """Random play, or the hand-written team where there is one (switch, bridge, reference)."""
-    set: tuple[str, ...] = ()
-    """Settings of the world, as in --set agents=4 horizon=10."""
     gif: Path | None = None
-    """Draw the episodes into this file (reference only)."""
-
-    def run(self) -> None:
-        """Play and show."""
-        if self.episodes < 1:
-            raise ValueError(f"--episodes must be at least 1, got {self.episodes}.")
-        world = make(self.world, **parse_settings(self.set))
-        if self.gif is not None:
-            _check_gif(world.spec, self.gif)
-        policy: Policy = RandomPolicy() if self.policy == "random" else expert(world.spec)
-        keys = jax.random.split(jax.random.key(self.seed), self.episodes)
-        episodes = [_play(key, world, policy) for key in keys]
-        for number, episode in enumerate(episodes, 1):
-            console.print(episode_table(world.spec, episode, f"{world.spec.name}, episode {number}"))
-        if isinstance(world, FiniteEnvironment):
-            _print_value(world, policy, self.policy)
-        if self.gif is not None:
-            reference_gif(world.spec, episodes, self.gif)
-            console.print(f"Drawn: {self.gif}")
+    """Draw the episodes into this file."""
 
 
-def expert(spec: Spec) -> Policy:
-    """The hand-written team of a world."""
-    if spec.name in ("switch", "bridge"):
-        return SwitchProtocol(spec)
-    if spec.name == "reference":
-        return TellAndGo()
-    raise ValueError(f"there is no expert for {spec.name}: use --policy random.")
+def main(arguments: list[str]) -> None:
+    """Play and show."""
+    options, rest = parse_with_rest(Play, arguments, PROG)
+    settings, rest = take_env(rest)
+    refuse_unknown(rest, [f"--{name}" for name in Play.__dataclass_fields__])
+    keep_compiled()
+    folder = Path(options.env)
+    if (folder / "config.json").exists():
+        _play_run(folder, options, settings)
+        return
+    env = make(options.env, **settings)
+    policy = expert_of(env) if options.policy == "expert" else RandomPolicy()
+    if policy is None:
+        raise ValueError(f"there is no expert for {env.spec.name} with these settings: use --policy random.")
+    show_episodes(
+        env, policy, options.episodes, options.seed or 0, options.gif, team=options.policy or "random"
+    )
 
 
-def _play(key: jax.Array, world: Environment | HostWorld, policy: Policy) -> Episode:
-    if isinstance(world, Environment):
-        return jax.jit(rollout)(key, world, policy)
-    return play(key, world, policy)
+def _play_run(folder: Path, options: Play, settings: dict[str, Any]) -> None:
+    """The team that a run has trained."""
+    if options.policy or settings:
+        raise ValueError(f"{folder} is a run: its own team is shown, in its own environment.")
+    run = Run.open(folder)
+    team = as_policy(load(folder, options.seed), run.env.spec)
+    show_episodes(run.env, team, options.episodes, 0, options.gif, team="trained")
 
 
-def _print_value(world: FiniteEnvironment, policy: Policy, name: str) -> None:
-    best = optimum(world)
+def show_episodes(
+    env: Environment | HostWorld,
+    policy: Policy,
+    episodes: int = 1,
+    seed: int = 0,
+    gif: Path | None = None,
+    *,
+    team: str = "given",
+) -> None:
+    """Play episodes and print each as a table, then the team's exact value where it can be computed soon.
+
+    With `gif` the episodes are also drawn into that file. `team` is what the printed value calls the team.
+    """
+    if episodes < 1:
+        raise ValueError(f"--episodes must be at least 1, got {episodes}.")
+    if gif is not None:
+        check_gif(gif)
+    played = [play(key, env, policy) for key in jax.random.split(jax.random.key(seed), episodes)]
+    for number, episode in enumerate(played, 1):
+        console.print(episode_table(env.spec, episode, f"{env.spec.name}, episode {number}"))
+    if isinstance(env, FiniteEnvironment):
+        _print_value(env, policy, team)
+    if gif is not None:
+        draw_gif(env, played, gif)
+        console.print(f"Drawn: {gif}")
+
+
+def _print_value(env: FiniteEnvironment, policy: Policy, team: str) -> None:
+    try:
+        value = exact_value(env, policy, EXACT_LIMIT)
+    except TooManyHistoriesError:
+        return
+    best = optimum_of(env)
     beside = "" if best is None else f"; the best team's is {best:.6f}"
-    console.print(f"Exact value of the {name} team: {exact_value(world, policy):.6f}{beside}.")
-
-
-def _check_gif(spec: Spec, path: Path) -> None:
-    if spec.name != "reference":
-        raise ValueError(f"only reference can be drawn, got {spec.name}: leave out --gif.")
-    if path.suffix.lower() != ".gif":
-        raise ValueError(f"--gif writes a .gif file, got {str(path)!r}.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"--gif: there is no folder {str(path.absolute().parent)!r}: make it first.")
+    console.print(f"Exact value of the {team} team: {value:.6f}{beside}.")

@@ -1,4 +1,4 @@
-"""The commands that reckon: marco solve, marco bound."""
+"""`marco solve`."""
 
 import json
 import math
@@ -6,59 +6,52 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import tyro
-from rich.table import Table
 
-from marco.cli.common import console, parse_settings, tell_bounds
-from marco.tabular.library import load
-from marco.tabular.policies import show
-from marco.tabular.problem import DecPOMDP
-from marco.tabular.rmax.theorem import Promise, printed, repaired, verdict
-from marco.tabular.solver.bounds import mdp_bound
-from marco.tabular.solver.search import Solution, solve
+from marco.cli.common import console, print_bounds
+from marco.cli.settings import parse_with_rest, table_of
+from marco.tabular import DecPOMDP, Limits, Solution, mdp_bound, show, solve
 
 
 @dataclass(frozen=True)
 class Solve:
-    """Find the best decentralised team of a finite Dec-POMDP, exactly, or bounds on what it earns."""
+    """Find the best decentralised team of a finite Dec-POMDP, proved optimal, or bounds on its value."""
 
     problem: Annotated[str, tyro.conf.Positional]
-    """dectiger, broadcast-channel, recycling, gridsmall, counterexample, switch, bridge; or a file."""
-    horizon: int
-    """How many steps."""
+    """A finite environment: a table, a .dpomdp file, switch, bridge, or your own (see `marco worlds`)."""
+    horizon: int | None = None
+    """The number of steps; that of `marco worlds`, if not given."""
     time: float = math.inf
-    """Seconds after which the bounds reached are given. Ctrl-C does the same."""
+    """Seconds after which the search ends with the bounds reached. Ctrl-C does the same."""
     json: bool = False
     """Print one JSON object, and nothing else."""
     trees: bool = True
-    """Show each agent's policy as a tree."""
-    set: tuple[str, ...] = ()
-    """Settings of the problem, as in --set agents=4."""
+    """Print each agent's policy as a tree."""
 
-    def run(self) -> None:
-        """Solve and show."""
-        problem = load(self.problem, **parse_settings(self.set))
-        steps = problem.steps(self.horizon)
-        report = None if self.json else tell_bounds
-        found = solve(problem.dynamics, steps, seconds=self.time, report=report, interruptible=True)
+    def run(self, problem: DecPOMDP, horizon: int) -> None:
+        """Solve, and print the value, the bounds and the policies."""
+        steps = problem.steps(horizon)
+        report = None if self.json else print_bounds
+        limits = Limits(self.time, interruptible=True)
+        found = solve(problem.dynamics, steps, limits, report=report)
         if self.json:
-            print(json.dumps(self._facts(problem, found)))
+            print(json.dumps(self._facts(problem, horizon, found)))
             return
         what = "value" if found.optimal else "best found"
         console.print(
-            f"{problem.name}, horizon {self.horizon}: {what} [bold]{found.lower:.6f}[/bold]", highlight=False
+            f"{problem.name}, horizon {horizon}: {what} [bold]{found.lower:.6f}[/bold]", highlight=False
         )
         console.print(
-            f"bounds {found.lower:.6f} to {found.upper:.6f}; a team that sees the state earns "
-            f"{mdp_bound(problem.dynamics, steps):.6f}; {found.seconds:.2f} s, "
+            f"bounds {found.lower:.6f} to {found.upper:.6f}; a team that observes the state has the "
+            f"value {mdp_bound(problem.dynamics, steps):.6f}; {found.seconds:.2f} s, "
             f"{found.nodes} occupancy states",
             highlight=False,
         )
         if self.trees:
-            for agent, policy in enumerate(found.team):
+            for agent, controller in enumerate(found.team):
                 console.print(f"\nagent {problem.agents[agent]}:", highlight=False)
-                _print_tree(show(problem, policy, agent))
+                _print_tree(show(problem, controller, agent))
 
-    def _facts(self, problem: DecPOMDP, found: Solution) -> dict[str, Any]:
+    def _facts(self, problem: DecPOMDP, horizon: int, found: Solution) -> dict[str, Any]:
         policy = [
             {
                 "actions": [now.tolist() for now in agent.actions],
@@ -68,7 +61,7 @@ class Solve:
         ]
         return {
             "problem": problem.name,
-            "horizon": self.horizon,
+            "horizon": horizon,
             "prologue": problem.prologue,
             "value": found.lower,
             "upper": found.upper,
@@ -79,56 +72,10 @@ class Solve:
         }
 
 
-@dataclass(frozen=True)
-class Bound:
-    """The numbers of the theorem: samples per pair and bad episodes, as printed and as repaired."""
-
-    states: int
-    """S."""
-    joint_actions: int
-    """A: the joint actions."""
-    horizon: int
-    """H."""
-    epsilon: float
-    """All but so many episodes are within 2 epsilon of the best team; rewards are in [0, 1]."""
-    delta: float
-    """The probability of failure."""
-    gamma: float = 0.99
-    """The discount of the conditions as printed."""
-    joint_observations: int = 1
-    """Joint observations, if they are no function of the next state."""
-    json: bool = False
-    """Print one JSON object, and nothing else."""
-
-    def run(self) -> None:
-        """Compute and show."""
-        promises = {
-            "printed": printed(self.states, self.joint_actions, self.epsilon, self.delta, self.gamma),
-            "repaired": repaired(
-                self.states,
-                self.joint_actions,
-                self.horizon,
-                self.epsilon,
-                self.delta,
-                self.joint_observations,
-            ),
-        }
-        verdicts = {name: verdict(promise, self.epsilon, self.horizon) for name, promise in promises.items()}
-        if self.json:
-            print(
-                json.dumps({name: {**p._asdict(), "verdict": verdicts[name]} for name, p in promises.items()})
-            )
-            return
-        table = Table("", "m_R", "m_P", "m", "bad episodes, at most")
-        for name, promise in promises.items():
-            table.add_row(name, *_cells(promise))
-        console.print(table)
-        for name, words in verdicts.items():
-            console.print(f"{name}: {words}.", highlight=False)
-        console.print(
-            f"printed: gamma {self.gamma:g}, and 3 epsilon and 2 delta in truth, see docs/theory.md.",
-            highlight=False,
-        )
+def main(arguments: list[str]) -> None:
+    """Solve and show."""
+    options, rest = parse_with_rest(Solve, arguments, "marco solve")
+    options.run(*table_of(options, rest))
 
 
 def _print_tree(lines: list[str], most: int = 60) -> None:
@@ -136,9 +83,3 @@ def _print_tree(lines: list[str], most: int = 60) -> None:
         console.print(line, highlight=False, markup=False)
     if len(lines) > most:
         console.print(f"and {len(lines) - most} more lines; --json gives the whole policy")
-
-
-def _cells(promise: Promise) -> list[str]:
-    return [
-        f"{number:.3g}" for number in (promise.m_reward, promise.m_transition, promise.m, promise.episodes)
-    ]

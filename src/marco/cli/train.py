@@ -1,224 +1,229 @@
-"""`marco train` and `marco resume`."""
+"""`marco train`."""
 
-import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 import tyro
-from rich.progress import TimeRemainingColumn
-from rich.table import Table
 
-from marco.cli.common import cell, console, parse_settings
+from marco.algorithm.config import MarcoConfig, PresetName
+from marco.algorithm.model_free import ModelFreeConfig
+from marco.algorithm.presets import apply_changes
+from marco.api import default_test_episodes
 from marco.cli.each_seed import commands, run_together
+from marco.cli.follow import follow
+from marco.cli.settings import parse_with_rest, take_changes, take_env, wants_help
+from marco.compilation import keep_compiled
 from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
-from marco.environments.registry import make, optimum
-from marco.learners.base import Learner
-from marco.learners.presets import LearnerName, Preset, make_learner
-from marco.learners.q_learning import QLearner
-from marco.runs.figures import run_figure
-from marco.runs.folder import append_metrics, check_free, create_run, read_metrics, save_policy
-from marco.runs.model_free import ModelFree
-from marco.runs.model_free_progress import TrainingProgress, live_bar
-from marco.runs.progress import MarcoProgress
-from marco.runs.run import Logged, MarcoRun, Stopped
+from marco.environments.registry import make
+from marco.learners.presets import LearnerName, make_learner
+from marco.runs.config import Logged, RunConfig, read_config
+from marco.runs.run import Run
+from marco.types import Episode
 
-BASELINES = {
-    "switch": "tuned IQL has 0.684 after 193,000 samples and 0.702 after 240,000 (ten seeds; "
-    "benchmarks/results/learners/switch-iql-tuned.json).",
-    "bridge": "tuned VDN has 0.693 after 573,000 samples and 0.700 after 960,000 (ten seeds; "
-    "benchmarks/results/learners/bridge-vdn-tuned.json).",
-    "reference": "tuned QMIX has -16.58 after 500,000 samples and -10.24 after 1,000,000 (ten seeds; "
-    "benchmarks/results/learners/reference-qmix-tuned.json).",
-}
-"""The strongest baselines we have measured, to be shown beside a result."""
+PROG = "marco train"
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a team: MARCO, from few real samples; or model-free in the true world, the baseline.
+    """Learn a team with MARCO from few real samples; or model-free, the baseline.
 
-    All that is learned or seen is in the run's folder. Ctrl-C stops MARCO soon, twice at once, and loses
-    nothing: `marco resume` goes on.
+    All that is learned or observed is in the run's folder. Ctrl-C stops soon, twice at once, and loses
+    nothing: `marco resume` goes on. Settings of the environment: --env.agents 4. Settings of MARCO: --lam 0
+    --team.learning-rate 5e-4 --model.dynamics.members 3; `marco train WORLD --help` lists them all.
     """
 
-    world: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
-    """A built-in world (see `marco worlds`), or package.module:function for a PettingZoo world."""
+    world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = None
+    """An environment: a built-in name, a table, a .dpomdp file, jaxmarl:NAME, or package.module:function (see
+    `marco worlds`)."""
     method: Literal["marco", "model-free"] = "marco"
     """How to learn: in a learned model, or from real steps alone."""
-    preset: Preset = "default"
-    """default: the best we know; paper: the paper's numbers; frugal (model-free only): few samples."""
+    preset: Literal["default", "paper", "free-samples"] = "default"
+    """default: the best we know for few samples; paper: the paper's numbers; free-samples (model-free only):
+    for environments whose steps cost nothing."""
     learner: LearnerName | None = None
     """The team's learner, if not the preset's own choice."""
     samples: int | None = None
-    """The budget: real steps per seed; the preset's own, or a million for model-free, if not given."""
-    seed: int = 0
-    """The first seed."""
-    seeds: int = 1
-    """How many seeds, trained at once; in a host world by a process each, with folders seed-S in --out."""
+    """The budget: real steps per seed; the preset's own, or 100,000 for model-free, if not given."""
+    restarts: int | None = None
+    """MARCO: teams trained in the last model, of which the best is kept; 0 trains on the team of the
+    refits."""
+    seed: int | None = None
+    """The first seed; 0, if not given."""
+    seeds: int | None = None
+    """How many seeds; 1, if not given. They are trained at once; in a host environment a process each, with
+    folders seed-S in --out."""
     out: Path | None = None
     """The folder of the run; runs/WORLD-METHOD-SEED, if not given."""
+    config: Path | None = None
+    """Begin from the settings in the config.json of another run; other options change them."""
     evaluate_every: int | None = None
-    """Model-free: samples between two evaluations; a twentieth of the budget (a fifth in a host world)."""
+    """Model-free: samples between two evaluations; a twentieth of the budget (a fifth in a host
+    environment)."""
     episodes: int | None = None
-    """Test episodes of an evaluation, where it is not exact; 1,000 (20 in a host world) by default."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
-    """Settings of the world, as in --set agents=4 horizon=10."""
-    change: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
-    """Settings of MARCO, as in --change lam=0 collector=random kind=joint-observation (all: docs/runs.md)."""
+    """Test episodes of an evaluation, where it is not exact; 1,000 (20 in a host environment) by default."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...")] = ()
-    """MARCO: real episodes to start from: folders of earlier runs of the same world, or files."""
+    """MARCO: real episodes to start from: folders of earlier runs in the same environment, or files."""
     data_counts: bool = True
     """MARCO: whether the steps of --data count against the budget."""
     tensorboard: bool = False
-    """MARCO: write what is learned for TensorBoard too, into the run's folder."""
-
-    def run(self) -> None:
-        """Train, and save the team."""
-        world = make(self.world, **parse_settings(self.set))
-        if self.seeds < 1:
-            raise ValueError(f"--seeds must be at least 1, got {self.seeds}.")
-        seeds = tuple(range(self.seed, self.seed + self.seeds))
-        if self.seeds > 1 and not isinstance(world, Environment):
-            out = self.out or Path("runs") / f"{world.spec.name}-{self.method}"
-            sys.exit(run_together(commands(sys.argv[1:], seeds, out)))
-        if self.method == "marco":
-            self._run_marco(world, seeds)
-        else:
-            self._run_model_free(world, seeds)
-
-    def _run_marco(self, world: Environment | HostWorld, seeds: tuple[int, ...]) -> None:
-        if self.preset == "frugal":
-            raise ValueError("--preset frugal is for --method model-free: MARCO has default and paper.")
-        if self.evaluate_every is not None:
-            raise ValueError("--evaluate-every is for --method model-free: MARCO is judged at its end.")
-        tests = 1_000 if isinstance(world, Environment) else 20
-        settings = parse_settings(self.set)
-        chunks = for_seeds(read_logged(self.data, self.world, settings, world.spec), len(seeds))
-        logged = None
-        if chunks:
-            steps = sum(int(np.asarray(chunk.mask)[0].sum()) for chunk in chunks)
-            logged = Logged(tuple(map(str, self.data)), steps, self.data_counts)
-        run = MarcoRun(
-            world=self.world,
-            world_settings=settings,
-            preset=self.preset,
-            learner=self.learner,
-            samples=self.samples,
-            changes=parse_settings(self.change, "--change"),
-            seeds=seeds,
-            test_episodes=tests if self.episodes is None else self.episodes,
-            out=self.out or Path("runs") / f"{world.spec.name}-marco-{self.seed}",
-            logged=logged,
-            tensorboard=self.tensorboard,
-        )
-        run.create(chunks)
-        follow(run)
-
-    def _run_model_free(self, world: Environment | HostWorld, seeds: tuple[int, ...]) -> None:
-        for option, given in (
-            ("change", self.change),
-            ("data", self.data),
-            ("tensorboard", self.tensorboard),
-        ):
-            if given:
-                raise ValueError(f"--{option} is for --method marco.")
-        learner = make_learner(self.preset, world.spec, self.learner)
-        samples = 1_000_000 if self.samples is None else self.samples
-        # In a host world test episodes are real steps, taken one by one: few will do.
-        share, tests = (20, 1_000) if isinstance(world, Environment) else (5, 20)
-        every = max(1, samples // share) if self.evaluate_every is None else self.evaluate_every
-        tests = tests if self.episodes is None else self.episodes
-        training = ModelFree(world, learner, seeds, samples, every, tests)
-        kind = getattr(learner, "mixer", "mappo")
-        out = self.out or Path("runs") / f"{world.spec.name}-{kind}-{self.seed}"
-        settings = parse_settings(self.set)
-        facts = {"world": self.world, "settings": settings, "method": self.method, "preset": self.preset}
-        budget = {"samples": samples, "seeds": list(seeds), "evaluate_every": every}
-        check_free(out)
-        create_run(out, {**facts, **budget, "test_episodes": tests}, learner)
-        try:
-            self._follow(training, out)
-        except KeyboardInterrupt:
-            console.print(f"Stopped. The team of the last evaluation is in {out}.")
-            sys.exit(130)
-        console.print(f"The team is in {out}: marco evaluate {out}")
-
-    def _follow(self, training: ModelFree, out: Path) -> None:
-        with live_bar(console, training.samples, TimeRemainingColumn()) as update:
-            progress = TrainingProgress(console, training.samples, update)
-            for evaluation, policies in training.run():
-                epsilon = _epsilon(training.learner, evaluation.samples)
-                append_metrics(out, evaluation._asdict() | {"epsilon": epsilon})
-                for seed, policy in zip(training.seeds, policies, strict=True):
-                    save_policy(out / "policy" / f"seed-{seed}.npz", policy)
-                progress.show(evaluation, epsilon)
-        best = optimum(training.world)
-        _print_returns(training.seeds, evaluation.samples, evaluation.returns, evaluation.exact, best)
+    """Write the metrics for TensorBoard too, into the run's folder."""
 
 
-@dataclass(frozen=True)
-class Resume:
-    """Go on with a run of MARCO that was stopped, however it was stopped."""
+def main(arguments: list[str]) -> None:
+    """Train, and save the team."""
+    options, rest = parse_with_rest(Train, [a for a in arguments if a not in ("-h", "--help")], PROG)
+    if wants_help(arguments):
+        _show_help(options, rest)
+    base = read_config(options.config) if options.config else None
+    settings, rest = take_env(rest)
+    world, settings = _world(options, base, settings)
+    _check_options(options)
+    env = make(world, **settings)
+    algorithm = _algorithm(options, base, env, rest, f"{PROG} {world}")
+    seeds = _seeds(options, base)
+    if len(seeds) > 1 and not isinstance(env, Environment):
+        out = options.out or Path("runs") / f"{env.spec.name}-{options.method}"
+        sys.exit(run_together(commands(["train", *arguments], seeds, out)))
+    chunks, logged = _logged(options, world, settings, env, seeds)
+    if logged is not None and isinstance(algorithm, MarcoConfig):
+        algorithm = logged.adapt(algorithm)
+    config = RunConfig(
+        world=world,
+        method=_method(algorithm),
+        algorithm=algorithm,
+        seeds=seeds,
+        test_episodes=_test_episodes(options, base, env),
+        world_settings=settings,
+        preset=options.preset if base is None else base.preset,
+        logged=logged,
+        tensorboard=options.tensorboard,
+    )
+    out = options.out or Path("runs") / f"{env.spec.name}-{config.method}-{seeds[0]}"
+    run = Run(out, config, env)
+    run.create(chunks)
+    keep_compiled()
+    follow(run)
 
-    run_folder: Annotated[Path, tyro.conf.Positional]
-    """The folder of the run."""
 
-    def run(self) -> None:
-        """Go on to the end."""
-        follow(MarcoRun.read(self.run_folder))
-
-
-def follow(run: MarcoRun) -> None:
-    """Run to the end, saying what happens; show what came of it."""
+def _show_help(options: Train, rest: list[str]) -> None:
+    """The options, and with an environment given its settings of MARCO too."""
     try:
-        before = [(row["phase"], row["seconds"]) for row in read_metrics(run.out) if "seconds" in row]
-        progress = MarcoProgress(console, run.settings.schedule, before)
-        with progress.live():
-            for event in run.follow():
-                progress.show(event)
-    except Stopped:
-        console.print(f"Stopped. Nothing is lost: marco resume {run.out}")
-        sys.exit(130)
-    show_result(run)
+        tyro.cli(Train, args=["--help"], prog=PROG)
+    except SystemExit:
+        if options.world is None:
+            raise
+    settings, _ = take_env(rest)
+    env = make(options.world or "", **settings)
+    print(f"\nSettings, with their values for {options.world}:")
+    config = _preset(options, env) if options.method == "marco" else _model_free_preset(options, env)
+    take_changes(config, ["--help"], f"{PROG} {options.world}")
 
 
-def show_result(run: MarcoRun) -> None:
-    """The table at the end, and the figure."""
-    result = json.loads((run.out / "result.json").read_text())
-    exact = not any(row["episodes"] for row in result["real"])
-    columns = ("seed", "real samples", "imagined return", "exact return" if exact else "return", "optimum")
-    table = Table(*columns)
-    for row, used, imagined in zip(result["real"], result["samples"], result["imagined"], strict=True):
-        table.add_row(
-            str(row["seed"]), f"{used:,}", cell(imagined), cell(row["mean"]), cell(result["optimum"])
-        )
-    console.print(table)
-    if (baseline := BASELINES.get(run.world)) and not run.world_settings:
-        console.print(f"Model-free, for comparison: {baseline}")
-    if result["logged"]:
-        console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
-    if tests := sum(row["steps"] for row in result["real"]):
-        console.print(f"{tests:,} more real steps were taken to judge the teams, and taught them nothing.")
-    figure = run_figure(run)
-    console.print(f"Figure: {figure}")
-    console.print(f"The team is in {run.out}: marco evaluate {run.out}")
+def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if options.world is not None:
+        return options.world, settings
+    if base is None or base.world is None:
+        raise ValueError("name an environment, as in marco train switch (marco worlds lists them).")
+    return base.world, base.world_settings | settings
 
 
-def _epsilon(learner: Learner, samples: list[int]) -> float | None:
-    if not isinstance(learner, QLearner):
-        return None
-    return float(learner.epsilon(jnp.int32(np.mean(samples))))
+def _seeds(options: Train, base: RunConfig | None) -> tuple[int, ...]:
+    before = (0,) if base is None else base.seeds
+    if options.seed is None and options.seeds is None:
+        return before
+    first = before[0] if options.seed is None else options.seed
+    return tuple(range(first, first + (len(before) if options.seeds is None else options.seeds)))
 
 
-def _print_returns(
-    seeds: tuple[int, ...], samples: list[int], returns: list[float], exact: bool, best: float | None
-) -> None:
-    table = Table("seed", "real samples", "exact return" if exact else "return", "optimum")
-    for seed, count, value in zip(seeds, samples, returns, strict=True):
-        table.add_row(str(seed), f"{count:,}", f"{value:.4f}", cell(best))
-    console.print(table)
+def _test_episodes(options: Train, base: RunConfig | None, env: Environment | HostWorld) -> int:
+    if options.episodes is not None:
+        return options.episodes
+    return default_test_episodes(env) if base is None else base.test_episodes
+
+
+def _check_options(options: Train) -> None:
+    if options.seeds is not None and options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {options.seeds}.")
+    if options.method == "marco":
+        if options.preset == "free-samples":
+            raise ValueError("--preset free-samples is for --method model-free: MARCO has default and paper.")
+        if options.evaluate_every is not None:
+            raise ValueError("--evaluate-every is for --method model-free: MARCO is evaluated at its end.")
+        return
+    for name in ("data", "restarts"):
+        if getattr(options, name):
+            raise ValueError(f"--{name} is for --method marco.")
+
+
+def _algorithm(
+    options: Train, base: RunConfig | None, env: Environment | HostWorld, rest: list[str], prog: str
+) -> MarcoConfig | ModelFreeConfig:
+    if base is not None:
+        own = {} if options.samples is None else {"samples": options.samples}
+        start = apply_changes(base.algorithm, own)
+        return _restarted(_changed(start, take_changes(start, rest, prog)), options)
+    if options.method == "model-free":
+        config = _model_free_preset(options, env)
+        return apply_changes(config, take_changes(config, rest, prog))
+    changes = take_changes(_preset(options, env), rest, prog)
+    given = {"samples": options.samples, "learner": options.learner}
+    return _restarted(MarcoConfig.preset(_preset_name(options), env.spec, **given, **changes), options)
+
+
+def _changed(config: Any, changes: dict[str, Any]) -> Any:
+    """A configuration with changes; those of the team are also those of all teams in the last model."""
+    config = apply_changes(config, changes)
+    of_team = {
+        name.removeprefix("team."): value for name, value in changes.items() if name.startswith("team.")
+    }
+    if not of_team or not getattr(config, "restarts", ()):
+        return config
+    return replace(config, restarts=tuple(apply_changes(one, of_team) for one in config.restarts))
+
+
+def _preset(options: Train, env: Environment | HostWorld) -> MarcoConfig:
+    given = {"samples": options.samples, "learner": options.learner}
+    return MarcoConfig.preset(_preset_name(options), env.spec, **given)
+
+
+def _preset_name(options: Train) -> PresetName:
+    return "paper" if options.preset == "paper" else "default"
+
+
+def _restarted(config: Any, options: Train) -> Any:
+    if options.restarts is None:
+        return config
+    if not isinstance(config, MarcoConfig):
+        raise ValueError("--restarts is for --method marco.")
+    if options.restarts < 0:
+        raise ValueError(f"--restarts must not be negative, got {options.restarts}.")
+    return replace(config, restarts=tuple(islice(cycle(config.final_learners), options.restarts)))
+
+
+def _model_free_preset(options: Train, env: Environment | HostWorld) -> ModelFreeConfig:
+    preset = "sample-efficient" if options.preset == "default" else options.preset
+    samples = 100_000 if options.samples is None else options.samples
+    # In a host environment test episodes are real steps, taken one by one: few will do.
+    share = 20 if isinstance(env, Environment) else 5
+    every = max(1, samples // share) if options.evaluate_every is None else options.evaluate_every
+    return ModelFreeConfig(make_learner(preset, env.spec, options.learner), samples, every)
+
+
+def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Literal["marco", "model-free"]:
+    return "marco" if isinstance(algorithm, MarcoConfig) else "model-free"
+
+
+def _logged(
+    options: Train, world: str, settings: dict[str, Any], env: Environment | HostWorld, seeds: tuple[int, ...]
+) -> tuple[list[Episode], Logged | None]:
+    """The episodes of --data, and what the run's configuration says of them."""
+    chunks = for_seeds(read_logged(options.data, world, settings, env.spec), len(seeds))
+    if not chunks:
+        return [], None
+    steps = sum(int(np.asarray(chunk.mask)[0].sum()) for chunk in chunks)
+    return chunks, Logged(tuple(map(str, options.data)), steps, options.data_counts)

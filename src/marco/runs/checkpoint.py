@@ -1,10 +1,10 @@
-"""Checkpoints of a run, and the lock that keeps a second process out of its folder."""
+"""Checkpoints and metrics of a run, and the lock that keeps a second process out of its folder."""
 
-import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.algorithm.loop import Event, MarcoState
-from marco.runs.folder import append_metrics, read_metrics
-from marco.data.storage import load_arrays, save_arrays, write_atomically
+from marco.algorithm.events import Event
+from marco.data.storage import load_arrays, naming, save_arrays, write_atomically
 
-FORMAT = 1
+FORMAT = 2
 """The version of the checkpoint's format."""
 
 
 class RunJournal:
-    """Keeps the last phase of a run in `checkpoint.npz` and a line for each in `metrics.jsonl`."""
+    """Keeps the state after the last phase in `checkpoint.npz`, and a line for each in `metrics.jsonl`.
+
+    Arrays are stored under their paths in the state, so that a field that moved is never read as another.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / "checkpoint.npz"
@@ -29,41 +31,46 @@ class RunJournal:
         self._trim_metrics()
         self._before = time.perf_counter()
 
-    def restore(self, like: MarcoState) -> MarcoState:
-        """What had been learned at the last checkpoint, in the given shape."""
+    def restore(self, like: Any) -> Any:
+        """The state at the last checkpoint, in the structure of `like`."""
         arrays = self._open()
-        leaves, structure = jax.tree.flatten(like)
-        if arrays["facts"]["leaves"] != len(leaves):
-            raise ValueError(f"{self._file} is of another run or version: it has other parts than this run.")
-        found = []
-        for index, leaf in enumerate(leaves):
-            stored = arrays[f"leaf-{index}"]
-            if stored.size == 0:
-                stored = np.zeros(leaf.shape, leaf.dtype)
-            if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
-                raise ValueError(
-                    f"{self._file} is of another run or version: part {index} has the shape {stored.shape}, "
-                    f"this run needs {leaf.shape}."
-                )
-            found.append(jnp.asarray(stored))
-        return jax.tree.unflatten(structure, found)
+        paths, structure = jax.tree_util.tree_flatten_with_path(like)
+        needed, found = {jax.tree_util.keystr(path) for path, _ in paths}, set(arrays) - {"facts"}
+        if needed != found:
+            strange = sorted(needed ^ found)[0]
+            raise ValueError(f"{self._file} is of another run or version: {strange} is in one of them only.")
+        leaves = [self._leaf(arrays[jax.tree_util.keystr(path)], path, leaf) for path, leaf in paths]
+        return jax.tree_util.tree_unflatten(structure, leaves)
 
-    def keep(self, step: int, state: MarcoState, event: Event) -> None:
-        """Write the line of metrics, then the checkpoint: a line without one is dropped on the way back."""
+    def _leaf(self, stored: np.ndarray, path: Any, like: Any) -> Any:
+        if stored.size == 0:
+            stored = np.zeros(like.shape, like.dtype)
+        if stored.shape != like.shape or stored.dtype != like.dtype:
+            raise ValueError(
+                f"{self._file} is of another run or version: {jax.tree_util.keystr(path)} has the shape "
+                f"{stored.shape}, this run needs {like.shape}."
+            )
+        return jnp.asarray(stored)
+
+    def keep(self, step: int, state: Any, event: Event) -> None:
+        """Write the metrics, then the checkpoint: a line without a checkpoint is dropped on the way back."""
         self.note(step, event)
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
-        facts = {"format": FORMAT, "step": step, "leaves": len(leaves)}
-        # What is all zeros, as an empty replay is, need not be written.
-        arrays = {f"leaf-{i}": leaf if leaf.any() else leaf.ravel()[:0] for i, leaf in enumerate(leaves)}
+        leaves = {
+            jax.tree_util.keystr(path): np.asarray(leaf)
+            for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]
+        }
+        facts = {"format": FORMAT, "step": step}
+        # An array of zeros, as an empty replay is, need not be written.
+        arrays = {name: leaf if leaf.any() else leaf.ravel()[:0] for name, leaf in leaves.items()}
         save_arrays(self._file, {"facts": np.array(json.dumps(facts)), **arrays})
         self.latest = step
 
     def note(self, step: int, event: Event) -> None:
-        """Write the line of metrics, with the seconds since the one before it."""
+        """Write the metrics, with the seconds since those before."""
         now = time.perf_counter()
         seconds, self._before = now - self._before, now
         row = {"step": step, **event._asdict(), "seconds": round(seconds, 3)}
-        append_metrics(self._folder, {name: value for name, value in row.items() if name != "share"})
+        append_metrics(self._folder, {name: value for name, value in row.items() if name != "progress"})
 
     def _open(self) -> dict[str, Any]:
         try:
@@ -85,12 +92,31 @@ class RunJournal:
         write_atomically(self._folder / "metrics.jsonl", lines.encode())
 
 
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines that `append_metrics` wrote; one torn by a crash is left out."""
+    file, rows = folder / "metrics.jsonl", []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
+
+
+def append_metrics(folder: Path, metrics: dict[str, Any]) -> None:
+    """Add a line to the metrics; it is on the disk when this returns."""
+    whole = folder / "metrics.jsonl"
+    with naming(whole), whole.open("a") as file:
+        file.write(json.dumps(metrics, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the folder: a second process is refused. The lock ends with the process, however it ends."""
-    with (folder / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(f"{folder} is in use by another process: wait for it, or stop it.") from error
-        yield
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(folder / "lock", blocking=False):
+            yield
+    except Timeout as error:
+        raise ValueError(f"{folder} is in use by another process: wait for it, or stop it.") from error

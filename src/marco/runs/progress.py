@@ -1,6 +1,6 @@
-"""What a run of MARCO shows while it runs: a live board in a terminal, a plain line per phase everywhere.
+"""What a run shows while it runs: a live board in a terminal, a plain line per phase elsewhere.
 
-Where there is no board, a phase that takes long is told of on the way too.
+Where there is no board, a long phase is reported on the way too.
 """
 
 import time
@@ -13,35 +13,53 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from marco.algorithm.loop import Event, Phase
-from marco.runs.model_free_progress import spread
+from marco.algorithm.events import Event, PhaseName
 from marco.runs.time_left import TimeLeft, clock
 
-DOING = {"collect": "collecting", "fit": "fitting the model", "team": "training the team in the model"}
-DOING |= {"explore": "training to explore, in the model", "finish": "training the final team", "done": "done"}
-"""What happens in each phase."""
+DOING: dict[PhaseName, str] = {
+    "collect": "collecting real episodes",
+    "fit": "fitting the model",
+    "team": "training the team in the model",
+    "explore": "training the exploration policy in the model",
+    "final": "training the final team in the model",
+    "train": "training in the environment",
+    "done": "done",
+}
 
-WORDS = {"return": "real return", "uncertainty": "uncertainty of it", "imagined_return": "imagined return"}
-WORDS |= {"exploration_return": "imagined return with bonus", "model_steps": "model steps"}
-"""What the numbers of a phase are called; the rest are losses of the model's components."""
+NAMES = {
+    "return": "real return",
+    "uncertainty": "its uncertainty",
+    "imagined_return": "imagined return",
+    "exploration_return": "imagined return with bonus",
+    "model_steps": "model steps",
+    "epsilon": "epsilon",
+}
+"""How metrics are shown; the metrics of a fit are held-out losses of the model's components."""
 
+HIDDEN = ("samples", "updates", "test_steps", "standard_error", "training_return", "loss")
 
 QUIET = 60.0
-"""Without a board nothing is heard of a run for about so many seconds at most."""
+"""Without a board a run is silent for about so many seconds at most."""
 
 
-class MarcoProgress:
-    """Follows a run of MARCO."""
+class Progress:
+    """Follows a run."""
 
     def __init__(
-        self, console: Console, schedule: tuple[int, ...], before: Sequence[tuple[Phase, float]] = ()
+        self,
+        console: Console,
+        phases: Sequence[tuple[int, PhaseName]],
+        budget: int,
+        before: Sequence[tuple[PhaseName, float]] = (),
     ) -> None:
-        self._console, self._schedule = console, schedule
-        self._begun = self._told = time.perf_counter()
-        self._left = TimeLeft(len(schedule), before)
+        self._console, self._budget = console, budget
+        self._rounds = 1 + max(iteration for iteration, _ in phases)
+        self._begun = self._reported = time.perf_counter()
+        self._left = TimeLeft(phases, before)
         self._event: Event | None = None
         self._latest: dict[str, str] = {}
         self._model_steps = 0
+        self._compiled: set[PhaseName] = set()
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -53,22 +71,31 @@ class MarcoProgress:
             yield
 
     def show(self, event: Event) -> None:
-        """Tell where the run stands."""
+        """Report the progress of the run."""
         now = time.perf_counter()
         took = self._left.see(event, now)
         self._event = event
-        numbers = told(event)
-        self._latest |= _kept(event, numbers)
-        if event.over and "model_steps" in event.numbers:
-            self._model_steps += int(np.mean(event.numbers["model_steps"]))
-        long_ago = not self._console.is_terminal and now - self._told > QUIET
-        if not numbers or not (event.over or long_ago):
+        metrics = in_words(event)
+        self._latest |= _kept(event, metrics)
+        if event.over and "model_steps" in event.metrics:
+            self._model_steps += int(np.mean(event.metrics["model_steps"]))
+        self._say_compiling(event)
+        due = event.phase == "train" or now - self._reported > QUIET
+        if not metrics or not (event.over or (due and not self._console.is_terminal)):
             return
-        self._told = now
-        phase = event.phase if event.over else f"{event.phase} {event.share:.0%}"
-        words = ", ".join(f"{name} {value}" for name, value in numbers.items())
-        line = f"{event.samples:,} of {self._schedule[-1]:,} real samples, {phase}: {words}"
-        self._console.print(f"{line} ({clock(took)}; {self._left.said(now)})", soft_wrap=True)
+        self._reported = now
+        phase = event.phase if event.over else f"{event.phase} {event.progress:.0%}"
+        words = ", ".join(f"{name} {value}" for name, value in metrics.items())
+        line = f"{event.samples:,} of {self._budget:,} real samples, {phase}: {words}"
+        self._console.print(f"{line} ({clock(took)}; {self._left.estimate(now)})", soft_wrap=True)
+
+    def _say_compiling(self, event: Event) -> None:
+        """Say once that the first phase of a kind compiles: nothing else is seen of it for a while."""
+        first = event.phase not in self._compiled and event.phase in ("fit", "final", "train")
+        if first and event.progress == 0.0 and not self._console.is_terminal:
+            note = "compiling, once for this environment and these settings"
+            self._console.print(f"{DOING[event.phase]}: {note} ...", soft_wrap=True)
+        self._compiled.add(event.phase)
 
     def _board(self) -> Table:
         event, now = self._event, time.perf_counter()
@@ -77,33 +104,45 @@ class MarcoProgress:
             board.add_row("starting", "")
             return board
         steps = self._model_steps
-        if not event.over and "model_steps" in event.numbers:
-            steps += int(np.mean(event.numbers["model_steps"]))
-        budget = self._schedule[-1]
+        if not event.over and "model_steps" in event.metrics:
+            steps += int(np.mean(event.metrics["model_steps"]))
+        doing = DOING[event.phase]
+        if self._rounds > 1:
+            doing = f"round {event.iteration + 1} of {self._rounds}: {doing}"
+        board.add_row(doing, _bar(event.progress))
         board.add_row(
-            f"round {event.iteration + 1} of {len(self._schedule)}: {DOING[event.phase]}", _bar(event.share)
+            f"{event.samples:,} of {self._budget:,} real samples", _bar(event.samples / self._budget)
         )
-        board.add_row(f"{event.samples:,} of {budget:,} real samples", _bar(event.samples / budget))
         for name, value in {"model steps": f"{steps:,}", **self._latest}.items():
             board.add_row(name, value)
-        board.add_row(f"{clock(now - self._begun)} gone", self._left.said(now))
+        board.add_row(f"{clock(now - self._begun)} gone", self._left.estimate(now))
         return board
 
 
-def told(event: Event) -> dict[str, str]:
-    """The numbers of an event in words: the mean over seeds, with the lowest and the highest."""
-    return {WORDS.get(name, name): spread(values) for name, values in event.numbers.items()}
+def in_words(event: Event) -> dict[str, str]:
+    """The metrics of an event in words: the mean over seeds, with the lowest and the highest."""
+    shown = {name: values for name, values in event.metrics.items() if name not in HIDDEN}
+    return {NAMES.get(name, name): summarise(values) for name, values in shown.items()}
 
 
-def _kept(event: Event, numbers: dict[str, str]) -> dict[str, str]:
+def summarise(values: Sequence[float | int | None]) -> str:
+    """A mean, with the lowest and the highest if there are several; None is left out."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "unknown"
+    show = "{:,}" if all(isinstance(value, int) for value in known) else "{:.4f}"
+    if len(known) == 1:
+        return show.format(known[0])
+    low, high = show.format(min(known)), show.format(max(known))
+    return f"{show.format(type(known[0])(np.mean(known)))} ({low} to {high})"
+
+
+def _kept(event: Event, metrics: dict[str, str]) -> dict[str, str]:
     """What stays on the board; of the model the sum of its components' losses."""
     if event.phase == "fit":
-        return (
-            {"held-out loss": spread(np.sum(list(event.numbers.values()), axis=0).tolist())}
-            if numbers
-            else {}
-        )
-    return {name: value for name, value in numbers.items() if name != "model steps"}
+        losses = list(event.metrics.values())
+        return {"held-out loss": summarise(np.sum(losses, axis=0).tolist())} if losses else {}
+    return {name: value for name, value in metrics.items() if name != "model steps"}
 
 
 def _bar(share: float) -> ProgressBar:

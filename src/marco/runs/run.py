@@ -1,19 +1,22 @@
-"""A run of MARCO in its folder: begun, stopped, gone on with, and shown.
+"""A run in its folder: begun, interrupted, resumed, concluded.
 
 config.json         all settings, the command and the versions
 data/               every real episode (see `marco.data.dataset`)
 checkpoint.npz      what had been learned at the end of the last phase
-metrics.jsonl       one line per phase; lists hold one number per seed
+metrics.jsonl       one line per phase or evaluation; lists hold one value per seed
 policy/seed-S.npz   the team of each seed; `marco.load` reads it
-result.json         what the teams are worth in the true world
+result.json         the value of the teams in the true environment
 figures/            drawn from the above
 tensorboard/        the metrics again, if asked for
+
+A model-free run has no data and no checkpoint, and cannot be resumed.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,181 +24,199 @@ from typing import Any
 import jax
 import numpy as np
 
+from marco.algorithm.config import MarcoConfig
+from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
+from marco.algorithm.loop import Marco, phases
+from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
-from marco.algorithm.loop import Event, Marco, MarcoState
 from marco.data.dataset import Dataset
-from marco.environments.base import Environment, HostWorld
-from marco.environments.registry import make, optimum
-from marco.runs.checkpoint import RunJournal, alone
-from marco.algorithm.presets import MarcoPreset, marco_settings
-from marco.runs.model_free import judge
-from marco.learners.presets import LearnerName
-from marco.runs.folder import check_free, create_run, read_config, read_metrics, save_policy
-from marco.learners.seeds import check_one_at_a_time, policy_of_seed
-from marco.runs.interrupt import stopping
-from marco.runs.tensorboard import TensorBoard, summary_writer
 from marco.data.storage import write_atomically
-from marco.algorithm.config import MarcoConfig, checked_changes
-from marco.types import Episode
+from marco.environments.base import Environment, HostWorld, optimum_of
+from marco.environments.registry import make
+from marco.evaluation import evaluate
+from marco.learners.base import Learner
+from marco.model.inputs import ComponentName
+from marco.policies.base import Policy, Savable
+from marco.runs.checkpoint import RunJournal, alone, append_metrics
+from marco.runs.config import RunConfig, as_json, read_config, write_config
+from marco.runs.tensorboard import TensorBoard, summary_writer
+from marco.types import Episode, Spec
 
-
-class Stopped(Exception):  # noqa: N818  (not an error)
-    """The user asked the run to stop; it can be resumed."""
-
-
-@dataclass(frozen=True)
-class Logged:
-    """The real episodes that a run starts from."""
-
-    files: tuple[str, ...]
-    """Where they came from; the run has its own copy."""
-    samples: int
-    """Real steps, of each seed."""
-    counts: bool
-    """Whether they count against the budget."""
-
-    def plan(self, settings: MarcoConfig) -> MarcoConfig:
-        """The settings as they are with these samples among those of the run."""
-        total = settings.samples if self.counts else settings.samples + self.samples
-        if self.samples > total:
-            raise ValueError(
-                f"--data holds {self.samples:,} samples, more than the budget of {total:,}: give --samples "
-                f"{self.samples} or more, or --no-data-counts."
-            )
-        return replace(settings, samples=total, first=max(settings.first, self.samples))
+TEST_SEED = 1_000_000
+"""The seed of test episodes: no training uses it."""
 
 
 @dataclass(frozen=True)
-class MarcoRun:
-    """What a run of MARCO is made from; `config.json` holds exactly this, and what follows from it."""
+class Run:
+    """A folder and what is run in it."""
 
-    world: str
-    world_settings: dict[str, Any]
-    preset: MarcoPreset
-    learner: LearnerName | None
-    samples: int | None
-    changes: dict[str, Any]
-    seeds: tuple[int, ...]
-    test_episodes: int
-    out: Path
-    logged: Logged | None = None
-    tensorboard: bool = False
+    folder: Path
+    config: RunConfig
+    given: Environment | HostWorld | None = None
+    """The environment, where it was made in Python."""
+    known: tuple[tuple[ComponentName, Any], ...] = ()
 
     @classmethod
-    def read(cls, out: Path) -> "MarcoRun":
+    def open(cls, folder: Path) -> "Run":
         """The run of a folder."""
-        config = read_config(out)
-        if config.get("method") != "marco":
-            raise ValueError(f"{out} is no run of MARCO: only these can be resumed.")
-        run = cls(
-            world=config["world"],
-            world_settings=config["settings"],
-            preset=config["preset"],
-            learner=config["learner_name"],
-            samples=config["samples"],
-            changes=config["changes"],
-            seeds=tuple(config["seeds"]),
-            test_episodes=config["test_episodes"],
-            out=out,
-            logged=_logged(config.get("logged")),
-            tensorboard=config.get("tensorboard", False),
-        )
-        if json.loads(json.dumps(asdict(run.settings))) != config["marco"]:
+        return cls(folder, read_config(folder))
+
+    @cached_property
+    def env(self) -> Environment | HostWorld:
+        """The true environment, made once: a simulator may be slow to start."""
+        if self.given is not None:
+            return self.given
+        if self.config.world is None:
             raise ValueError(
-                f"{out} was begun with settings that this version of MARCO does not give any more: "
-                f"go on with the versions in {out / 'config.json'}."
+                f"the environment of {self.folder} was made in Python, and has no name: use marco.learn(env, "
+                f"out={str(self.folder)!r}) there."
             )
-        return run
+        return make(self.config.world, **self.config.world_settings)
 
     @cached_property
-    def true_world(self) -> Environment | HostWorld:
-        """The world itself, made once: a simulator may be slow to start."""
-        return make(self.world, **self.world_settings)
+    def dataset(self) -> Dataset:
+        """The real episodes of the run."""
+        return Dataset(self.folder / "data", self.env.spec, len(self.config.seeds))
 
-    @cached_property
-    def settings(self) -> MarcoConfig:
-        """The letters of Algorithm 1."""
-        changes = checked_changes(self.changes)
-        settings = marco_settings(self.preset, self.true_world.spec, self.samples, self.learner, **changes)
-        return settings if self.logged is None else self.logged.plan(settings)
+    @property
+    def phases(self) -> list[tuple[int, PhaseName]]:
+        """The phases of the run, with their iterations."""
+        algorithm = self.config.algorithm
+        if isinstance(algorithm, ModelFreeConfig):
+            return [(0, "train")]
+        return [(phase.iteration, phase.name) for phase in phases(algorithm)]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What `result.json` says."""
+        return json.loads((self.folder / "result.json").read_text())
 
     def create(self, logged: Sequence[Episode] = ()) -> None:
-        """Make the folder; nothing is compiled or played before all settings are found good."""
-        settings, world = self.settings, self.true_world
-        check_one_at_a_time(world, self.seeds)
-        if self.tensorboard:
+        """Make the folder. Nothing is compiled or played before all settings are found good."""
+        self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds))).check()
+        if self.config.tensorboard:
             summary_writer()
-        check_free(self.out)
-        facts = {
-            "world": self.world,
-            "settings": self.world_settings,
-            "method": "marco",
-            "preset": self.preset,
-            "learner_name": self.learner,
-            "samples": self.samples,
-            "changes": self.changes,
-            "seeds": list(self.seeds),
-            "test_episodes": self.test_episodes,
-            "logged": None if self.logged is None else asdict(self.logged),
-            "tensorboard": self.tensorboard,
-            "marco": asdict(settings),
-        }
+        self._check_savable()
+        check_free(self.folder)
+        (self.folder / "policy").mkdir(parents=True)
         # Before config.json, which makes a run of the folder: none begins without its logged episodes.
-        dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
         for chunk in logged:
-            dataset.append(chunk)
-        create_run(self.out, facts, settings.team)
+            self.dataset.append(chunk)
+        write_config(self.folder / "config.json", self.config)
 
-    def follow(self) -> Iterator[Event]:
-        """Run, or go on, to the end; the teams and what they are worth are then in the folder."""
-        world = self.true_world
-        with alone(self.out), stopping(f"marco resume {self.out}") as stop, self._board() as board:
-            dataset = Dataset(self.out / "data", world.spec, len(self.seeds))
-            marco = Marco(world, self.settings, self.seeds, dataset, RunJournal(self.out))
-            with compiled_ahead(marco) as events:
-                for event, state in events:
-                    if event.phase == "done":
-                        result = self._conclude(world, marco, state)
-                        if board:
-                            board.add_scalars(
-                                "real/return", [row["mean"] for row in result["real"]], event.samples
-                            )
-                    elif board and event.over:
-                        board.add(event)
-                    yield event
-                    if stop.asked and event.phase != "done":
-                        raise Stopped
+    def check_same(self) -> None:
+        """Refuse to go on with a run of other settings."""
+        stored = json.loads((self.folder / "config.json").read_text())
+        for name, ours in as_json(self.config).items():
+            if stored.get(name) != ours:
+                raise ValueError(
+                    f"{self.folder} holds a run with another {name}: choose another folder, or the settings "
+                    "that it was begun with."
+                )
+
+    def marco(self) -> Marco:
+        """The algorithm with the folder's data and checkpoint."""
+        if self.config.method != "marco":
+            raise ValueError(f"{self.folder} is no run of MARCO: it has no model, and cannot be resumed.")
+        if set(self.config.known) != {name for name, _ in self.known}:
+            raise ValueError(
+                f"{self.folder} was begun with known functions ({', '.join(self.config.known)}): go on with "
+                "marco.learn and the same `known`."
+            )
+        algorithm = self._algorithm(self.dataset, RunJournal(self.folder))
+        assert isinstance(algorithm, Marco)
+        return algorithm
+
+    def follow(self) -> Generator[Event, None, None]:
+        """Run, or go on, to the end; then the teams and their values are in the folder."""
+        with alone(self.folder), self._board() as board:
+            follow = self._follow_marco if self.config.method == "marco" else self._follow_model_free
+            for event in follow():
+                if board and event.phase == "done":
+                    board.add_scalars(
+                        "real/return", [row["mean"] for row in self.result["real"]], event.samples
+                    )
+                elif board and event.metrics and (event.over or event.phase == "train"):
+                    board.add(event)
+                yield event
+
+    def _follow_marco(self) -> Iterator[Event]:
+        marco = self.marco()
+        with compiled_ahead(marco) as events:
+            for event, state in events:
+                if event.phase == "done":
+                    policies = [state.policy(marco.config, index) for index in range(len(marco.seeds))]
+                    self._conclude(
+                        policies, self.dataset.samples.tolist(), np.asarray(state.imagined).tolist()
+                    )
+                yield event
+
+    def _follow_model_free(self) -> Iterator[Event]:
+        algorithm = self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds)))
+        assert isinstance(algorithm, ModelFree)
+        begun = time.perf_counter()
+        for event, policies in algorithm.run():
+            seconds = round(time.perf_counter() - begun, 3)
+            append_metrics(self.folder, {**event._asdict(), "seconds": seconds})
+            self._save(policies)
+            yield event
+        self._conclude(policies, event.metrics["samples"], None)
+        yield Event("done", 0, event.samples, {})
+
+    def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
+        config = self.config
+        if isinstance(config.algorithm, MarcoConfig):
+            return Marco(self.env, config.algorithm, config.seeds, dataset, journal, self.known)
+        return ModelFree(self.env, config.algorithm, config.seeds, config.test_episodes)
 
     @contextmanager
     def _board(self) -> Iterator[TensorBoard | None]:
-        board = TensorBoard(self.out, self.seeds) if self.tensorboard else None
+        board = TensorBoard(self.folder, self.config.seeds) if self.config.tensorboard else None
         try:
             yield board
         finally:
             if board:
                 board.close()
 
-    def _conclude(
-        self, world: Environment | HostWorld, marco: Marco, state: MarcoState
-    ) -> dict[str, Any]:
-        """Save the teams, and judge them in the true world, counted apart."""
+    def _save(self, policies: Sequence[Policy]) -> None:
+        for seed, policy in zip(self.config.seeds, policies, strict=True):
+            assert isinstance(policy, Savable)
+            policy.save(self.folder / "policy" / f"seed-{seed}.npz")
+
+    def _conclude(self, policies: Sequence[Policy], samples: list[int], imagined: list[float] | None) -> None:
+        """Save the teams, and evaluate them in the true environment; those steps are counted apart."""
+        self._save(policies)
         rows = []
-        for index, seed in enumerate(self.seeds):
-            policy = policy_of_seed(marco.settings.team, state.team, index)
-            save_policy(self.out / "policy" / f"seed-{seed}.npz", policy)
-            estimate = judge(jax.random.key(1_000_000), world, policy, self.test_episodes)
+        for seed, policy in zip(self.config.seeds, policies, strict=True):
+            estimate = evaluate(self.env, policy, self.config.test_episodes, seed=TEST_SEED)
             rows.append({"seed": seed, **estimate._asdict()})
-        imagined = read_metrics(self.out)[-1]
         result = {
-            "samples": np.asarray(marco.dataset.samples).tolist(),
-            "logged": 0 if self.logged is None else self.logged.samples,
-            "optimum": optimum(world),
-            "imagined": imagined["numbers"]["imagined_return"],
+            "samples": samples,
+            "logged": 0 if self.config.logged is None else self.config.logged.samples,
+            "optimum": optimum_of(self.env),
+            "imagined": imagined,
             "real": rows,
         }
-        write_atomically(self.out / "result.json", (json.dumps(result, indent=1) + "\n").encode())
-        return result
+        write_atomically(self.folder / "result.json", (json.dumps(result, indent=1) + "\n").encode())
+
+    def _check_savable(self) -> None:
+        algorithm = self.config.algorithm
+        learners = algorithm.final_learners if isinstance(algorithm, MarcoConfig) else (algorithm.learner,)
+        for learner in learners:
+            check_savable(learner, self.env.spec)
 
 
-def _logged(facts: dict[str, Any] | None) -> Logged | None:
-    return None if facts is None else Logged(tuple(facts["files"]), facts["samples"], facts["counts"])
+def check_free(path: Path) -> None:
+    """Refuse a folder that holds anything."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists already: choose another --out, or remove it.")
+
+
+def check_savable(learner: Learner, spec: Spec) -> None:
+    """Refuse a learner whose team could not be saved, before it is trained."""
+    team = jax.eval_shape(lambda key: learner.greedy(learner.init(key, spec)), jax.random.key(0))
+    if not isinstance(team, Savable):
+        raise ValueError(
+            f"the team of {type(learner).__name__} is a {type(team).__name__}, which cannot be saved: let "
+            "`greedy` return a RecurrentPolicy, give it a method save(path), or learn in memory, without out."
+        )

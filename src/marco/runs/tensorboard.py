@@ -1,9 +1,9 @@
-"""A run's numbers for TensorBoard: RUN/tensorboard/seed-S, over real samples."""
+"""A run's metrics for TensorBoard: RUN/tensorboard/seed-S, over real samples."""
 
 from pathlib import Path
 from typing import Any
 
-from marco.algorithm.loop import Event
+from marco.algorithm.events import Event
 from marco.optional import require
 
 
@@ -20,8 +20,8 @@ class TensorBoard:
         self._writers = [make(str(folder / "tensorboard" / f"seed-{seed}")) for seed in seeds]
 
     def add(self, event: Event) -> None:
-        """What a phase gave."""
-        for name, values in event.numbers.items():
+        """The metrics of a phase."""
+        for name, values in event.metrics.items():
             self.add_scalars(f"{event.phase}/{name}", values, event.samples)
 
     def add_scalars(self, name: str, values: list[Any], samples: int) -> None:

@@ -1,37 +1,35 @@
-"""How long a run will go on, judged by how long its phases have taken so far."""
+"""How long a run will go on, estimated from how long its phases have taken so far."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from marco.algorithm.loop import Event, Phase
+from marco.algorithm.events import Event, PhaseName
 
 
 class Mark(NamedTuple):
-    """When a phase stood where."""
+    """The progress of a phase at a time."""
 
-    share: float
+    progress: float
     seconds: float
 
 
 class TimeLeft:
     """Follows the phases of a run; the last phase of a kind stands for those of its kind to come."""
 
-    def __init__(self, iterations: int, before: Sequence[tuple[Phase, float]] = ()) -> None:
-        self._to_come: list[tuple[int, Phase]] = []
-        for iteration in range(iterations):
-            last = iteration == iterations - 1
-            phases: tuple[Phase, ...] = ("collect", "fit", *(("finish",) if last else ("team", "explore")))
-            self._to_come.extend((iteration, phase) for phase in phases)
-        self._took: dict[Phase, float] = {}
-        self._once: set[Phase] = set()
-        """Phases that took place once, compilation included: the next will take less."""
+    def __init__(
+        self, phases: Sequence[tuple[int, PhaseName]], before: Sequence[tuple[PhaseName, float]] = ()
+    ) -> None:
+        self._to_come = list(phases)
+        self._took: dict[PhaseName, float] = {}
+        self._once: set[PhaseName] = set()
+        """Phases that were seen once, compilation included: the next will take less."""
         self._marks: list[Mark] = []
         self._begun: float | None = None
         for phase, seconds in before:  # in an earlier process
             self._remember(phase, seconds)
 
     def see(self, event: Event, seconds: float) -> float:
-        """The time on a clock as the event came; how long its phase has taken so far."""
+        """Take note of an event at a time; returns how long its phase has taken so far."""
         begun = seconds if self._begun is None else self._begun
         self._begun = begun
         place = (event.iteration, event.phase)
@@ -42,23 +40,23 @@ class TimeLeft:
             self._remember(event.phase, seconds - begun)
             self._marks, self._begun = [], seconds
         else:
-            self._marks.append(Mark(event.share, seconds))
+            self._marks.append(Mark(event.progress, seconds))
         return seconds - begun
 
-    def said(self, seconds: float) -> str:
+    def estimate(self, seconds: float) -> str:
         """The time left in words, with what is not known yet."""
         if not self._to_come:
             return "done soon"
         now = self._rest_of_phase(seconds)
         later = [phase for _, phase in self._to_come[1:]]
         unknown = {phase for phase in later if phase not in self._took}
-        if now is None or unknown - {"finish"}:
+        if now is None or unknown - {"final"}:
             return "time left not known yet"
         about = "at most" if self._once & set(later) else "about"
         total = clock(now + sum(self._took.get(phase, 0.0) for phase in later))
-        return f"{about} {total} left" + (", then the last training" if unknown else "")
+        return f"{about} {total} left" + (", then the final training" if unknown else "")
 
-    def _remember(self, phase: Phase, seconds: float) -> None:
+    def _remember(self, phase: PhaseName, seconds: float) -> None:
         if phase in self._took:
             self._once.discard(phase)
         else:
@@ -67,11 +65,11 @@ class TimeLeft:
 
     def _rest_of_phase(self, seconds: float) -> float | None:
         # The first mark of a training comes after compilation: the pace is that of the marks after it.
-        paced = [mark for mark in self._marks if mark.share > 0.0]
+        paced = [mark for mark in self._marks if mark.progress > 0.0]
         if len(paced) > 1:
             first, last = paced[0], paced[-1]
-            pace = (last.seconds - first.seconds) / (last.share - first.share)
-            return max(0.0, (1.0 - last.share) * pace - (seconds - last.seconds))
+            pace = (last.seconds - first.seconds) / (last.progress - first.progress)
+            return max(0.0, (1.0 - last.progress) * pace - (seconds - last.seconds))
         took = self._took.get(self._to_come[0][1])
         begun = seconds if self._begun is None else self._begun
         return None if took is None else max(0.0, took - (seconds - begun))

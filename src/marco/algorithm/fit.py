@@ -1,0 +1,45 @@
+"""Line 6 of Algorithm 1 for all seeds at once."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from marco.learners.parallel import side_by_side, stack_seeds
+from marco.model.environment import ModelEnvironment
+from marco.model.fit import Fits, ModelPlan, Part
+from marco.model.rows import Data
+
+
+def stack_data(rows: list[tuple[Data, ...]]) -> tuple[Data, ...]:
+    """The rows of all seeds, seeds first: where rewards are continuous for one seed, they are for all."""
+    categorical = [all(data.reward_values.size for data in one) for one in zip(*rows, strict=True)]
+    alike = [
+        tuple(
+            data if few else data._replace(reward_values=jnp.zeros(0))
+            for data, few in zip(row, categorical, strict=True)
+        )
+        for row in rows
+    ]
+    return stack_seeds(alike)
+
+
+def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
+    """`fit_model` for all seeds: each component is a program of its own, run beside the others."""
+    parts = plan.components()
+    # Within a trace nothing is run, and threads know nothing of each other's traces.
+    each = map if isinstance(keys, jax.core.Tracer) else side_by_side
+    fitted = each(lambda part: _fit_component(keys, data, plan, part), parts)
+    return _assemble(data, dict(zip(parts, fitted, strict=True)), plan)
+
+
+@partial(jax.jit, static_argnames=("plan", "part"))
+def _fit_component(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
+    return jax.vmap(lambda key, rows: plan.fit_component(key, rows, part))(keys, data)
+
+
+@partial(jax.jit, static_argnames="plan")
+def _assemble(data: Any, fitted: dict[Part, Any], plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
+    return jax.vmap(plan.assemble)(data, fitted)

@@ -1,0 +1,201 @@
+"""`marco.learn`: MARCO in an environment, in memory or in a resumable folder."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from marco.algorithm.config import MarcoConfig
+from marco.algorithm.events import Event
+from marco.algorithm.loop import Marco, MarcoState, phases
+from marco.algorithm.precompile import compiled_ahead
+from marco.compilation import keep_compiled
+from marco.data.dataset import Dataset
+from marco.environments.base import Environment, HostWorld
+from marco.environments.registry import make, name_of
+from marco.evaluation import Estimate, evaluate
+from marco.model.environment import ModelEnvironment
+from marco.model.inputs import ComponentName
+from marco.policies.base import Policy
+from marco.runs.config import RunConfig
+from marco.runs.progress import Progress
+from marco.runs.run import TEST_SEED, Run
+from marco.types import Episode
+
+Known = Mapping[ComponentName, Callable[..., Any]]
+"""Components of the model that are known: functions in place of networks (see docs/design.md)."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What MARCO has learned with one seed."""
+
+    team: Policy
+    """The team's policy; `team.save(path)` writes it for `marco.load`."""
+    model: ModelEnvironment
+    """The learned model: an environment like any other."""
+    episodes: Episode
+    """All real episodes (axes T B)."""
+    metrics: list[Event]
+    """The end of every phase; values are lists with one entry per seed of the call."""
+    imagined: float
+    """The team's return in the model."""
+    env: Environment | HostWorld
+    test_episodes: int
+
+    @cached_property
+    def value(self) -> Estimate:
+        """The team's return in the true environment, evaluated when it is first asked for.
+
+        Exact where that can be had. Else it takes `test_episodes` more real episodes, which are counted in
+        `value.steps` and teach the team nothing.
+        """
+        return evaluate(self.env, self.team, self.test_episodes, seed=TEST_SEED)
+
+    @property
+    def samples(self) -> int:
+        """The real steps that were learned from."""
+        return int(np.asarray(self.episodes.mask).sum())
+
+
+def learn(
+    env: Environment | HostWorld | str,
+    samples: int | None = None,
+    seed: int = 0,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    config: MarcoConfig | None = None,
+    known: Known | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    progress: bool = True,
+    test_episodes: int | None = None,
+) -> Result:
+    """Learn a team's policy with MARCO from at most `samples` real steps.
+
+    Args:
+        env: an environment, or its name (see `marco.make`).
+        samples: the budget of real steps; the preset's own if not given. Never one more is taken.
+        seed: the seed of everything drawn at random.
+        out: a folder for a run that survives a crash. The same call again goes on where it was.
+        config: the settings, as `MarcoConfig.preset("paper", env.spec, lam=0.0)` gives them.
+        known: components of the model that need not be learned, as functions by name.
+        on_event: called with the progress of every phase.
+        progress: whether to show the progress (a board in a terminal, lines elsewhere).
+        test_episodes: real episodes by which `result.value` is estimated, where it is not exact.
+    """
+    (result,) = learn_seeds(
+        env,
+        (seed,),
+        samples,
+        out=out,
+        config=config,
+        known=known,
+        on_event=on_event,
+        progress=progress,
+        test_episodes=test_episodes,
+    )
+    return result
+
+
+def learn_seeds(
+    env: Environment | HostWorld | str,
+    seeds: Sequence[int],
+    samples: int | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    config: MarcoConfig | None = None,
+    known: Known | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    progress: bool = True,
+    test_episodes: int | None = None,
+) -> list[Result]:
+    """`learn` with several seeds at once, vectorised; one result per seed."""
+    keep_compiled()
+    env = make(env) if isinstance(env, str) else env
+    config = _config(config, env, samples)
+    tests = default_test_episodes(env) if test_episodes is None else test_episodes
+    board = Progress(
+        Console(quiet=not progress),
+        [(phase.iteration, phase.name) for phase in phases(config)],
+        config.samples,
+    )
+    ended: list[Event] = []
+
+    def report(event: Event) -> None:
+        board.show(event)
+        if event.over and event.phase != "done":
+            ended.append(event)
+        if on_event is not None:
+            on_event(event)
+
+    functions = tuple((known or {}).items())
+    with board.live():
+        if out is None:
+            marco = Marco(env, config, tuple(seeds), Dataset(None, env.spec, len(seeds)), known=functions)
+            marco.check()
+            with compiled_ahead(marco) as events:
+                for event, state in events:  # noqa: B007  (the last state is what was learned)
+                    report(event)
+        else:
+            run = _open(Path(out), env, config, tuple(seeds), tests, functions)
+            for event in run.follow():
+                report(event)
+            marco = run.marco()
+            state = marco.restore()
+    return _results(marco, state, ended, tests)
+
+
+def default_test_episodes(env: Environment | HostWorld) -> int:
+    """In a host environment test episodes are real steps, taken one by one: few will do."""
+    return 1_000 if isinstance(env, Environment) else 20
+
+
+def _config(config: MarcoConfig | None, env: Environment | HostWorld, samples: int | None) -> MarcoConfig:
+    if config is None:
+        return MarcoConfig.preset("default", env.spec, samples=samples)
+    if samples is not None and samples != config.samples:
+        raise ValueError(
+            f"samples={samples} and config.samples={config.samples} differ: give it to the preset, as in "
+            f"MarcoConfig.preset('default', env.spec, samples={samples})."
+        )
+    return config
+
+
+def _open(
+    folder: Path,
+    env: Environment | HostWorld,
+    config: MarcoConfig,
+    seeds: tuple[int, ...],
+    tests: int,
+    known: tuple[tuple[ComponentName, Any], ...],
+) -> Run:
+    """The run in a folder: the one that is there, if it has the same settings, or a new one."""
+    world, settings = name_of(env)
+    names = tuple(name for name, _ in known)
+    run = Run(folder, RunConfig(world, "marco", config, seeds, tests, settings, known=names), env, known)
+    if (folder / "config.json").exists():
+        run.check_same()
+    else:
+        run.create()
+    return run
+
+
+def _results(marco: Marco, state: MarcoState, ended: list[Event], tests: int) -> list[Result]:
+    return [
+        Result(
+            team=state.policy(marco.config, index),
+            model=jax.tree.map(lambda leaf, index=index: leaf[index], state.model),
+            episodes=marco.dataset.episodes(index),
+            metrics=ended,
+            imagined=float(np.asarray(state.imagined)[index]),
+            env=marco.env,
+            test_episodes=tests,
+        )
+        for index in range(len(marco.seeds))
+    ]

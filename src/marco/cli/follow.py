@@ -1,0 +1,67 @@
+"""A run on the command line: progress, Ctrl-C, and the table and figure at the end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from rich.table import Table
+
+from marco.cli.common import cell, console
+from marco.environments.user_code import is_noted
+from marco.runs.checkpoint import read_metrics
+from marco.runs.figures import run_figure
+from marco.runs.interrupt import stopping
+from marco.runs.progress import Progress
+from marco.runs.run import Run
+
+
+def follow(run: Run) -> None:
+    """Run to the end with its progress shown; then show the result."""
+    resumable = run.config.method == "marco"
+    how = f"marco resume {run.folder}" if resumable else f"the last evaluation's team is in {run.folder}"
+    before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder) if "seconds" in row]
+    progress = Progress(console, run.phases, run.config.algorithm.samples, before)
+    with stopping(how) as stop, progress.live(), closing(run.follow()) as events, _saying(how):
+        for event in events:
+            progress.show(event)
+            if stop.asked and event.phase != "done":
+                break
+    if event.phase != "done":
+        console.print(f"Stopped. Nothing is lost: {how}", soft_wrap=True)
+        sys.exit(130)
+    show_result(run)
+
+
+@contextmanager
+def _saying(how: str) -> Iterator[None]:
+    """Say how to go on below the traceback of an error that the user's own code raised."""
+    try:
+        yield
+    except Exception as error:
+        if is_noted(error):
+            error.add_note(f"Nothing is lost: {how}")
+        raise
+
+
+def show_result(run: Run) -> None:
+    """The table at the end, and the figure."""
+    result, imagined = run.result, run.result["imagined"]
+    exact = not any(row["episodes"] for row in result["real"])
+    columns = ["seed", "real samples", "exact return" if exact else "return (95%)", "optimum"]
+    if imagined is not None:
+        columns.insert(2, "imagined return")
+    table = Table(*columns)
+    for index, row in enumerate(result["real"]):
+        margin = "" if exact else f" ± {1.96 * row['standard_error']:.4f}"
+        cells = [str(row["seed"]), f"{result['samples'][index]:,}", cell(row["mean"]) + margin]
+        if imagined is not None:
+            cells.insert(2, cell(imagined[index]))
+        table.add_row(*cells, cell(result["optimum"]))
+    console.print(table)
+    if result["logged"]:
+        console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
+    if tests := sum(row["steps"] for row in result["real"]):
+        console.print(f"{tests:,} more real steps were taken to evaluate the teams, and taught them nothing.")
+    console.print(f"Figure: {run_figure(run)}", soft_wrap=True)
+    console.print(f"Watch the team: marco play {run.folder}", soft_wrap=True)
+    console.print(f"The team is in {run.folder}: marco evaluate {run.folder}", soft_wrap=True)

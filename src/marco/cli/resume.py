@@ -1,0 +1,30 @@
+"""`marco resume`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from marco.cli.follow import follow
+from marco.cli.settings import parse
+from marco.compilation import keep_compiled
+from marco.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run of MARCO that was stopped, however it was stopped."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional]
+    """The folder of the run."""
+
+
+def main(arguments: list[str]) -> None:
+    """Go on to the end."""
+    options = parse(Resume, arguments, "marco resume")
+    run = Run.open(options.run_folder)
+    if run.config.method != "marco":
+        raise ValueError(f"{run.folder} is no run of MARCO: only these can be resumed.")
+    keep_compiled()
+    follow(run)

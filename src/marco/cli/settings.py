@@ -1,0 +1,135 @@
+"""Settings on the command line: `--env.NAME VALUE` of an environment, `--team.learning-rate 5e-4` of MARCO.
+
+Settings are the fields of the configurations themselves, checked by their types (tyro).
+"""
+
+import ast
+from dataclasses import field, fields, is_dataclass, make_dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import tyro
+
+HIDDEN = ("samples", "restarts")
+"""Fields of a configuration that are options of the command itself."""
+
+
+def wants_help(arguments: list[str]) -> bool:
+    """Whether help is asked for."""
+    return any(argument in ("-h", "--help") for argument in arguments)
+
+
+def parse(command: type[Any], arguments: list[str], prog: str) -> Any:
+    """A command without settings from its arguments."""
+    return tyro.cli(command, args=arguments, prog=prog)
+
+
+def parse_with_rest(command: type[Any], arguments: list[str], prog: str) -> tuple[Any, list[str]]:
+    """A command from its own arguments, and the arguments that are none of its own."""
+    return tyro.cli(command, args=arguments, prog=prog, return_unknown_args=True)
+
+
+def take_env(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings of an environment among the arguments, and the other arguments.
+
+    A value that is no Python literal is a string.
+    """
+    settings: dict[str, Any] = {}
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("--env."):
+            rest.append(word)
+            continue
+        name, equals, value = word.removeprefix("--env.").partition("=")
+        name = name.replace("-", "_")
+        if not name.isidentifier():
+            raise ValueError(f"--env.NAME VALUE names a setting of the environment, got {word!r}.")
+        if not equals:
+            value = next(words, "")
+            if not value or value.startswith("--"):
+                raise ValueError(f"--env.{name} needs a value.")
+        settings[name] = _literal(value)
+    return settings, rest
+
+
+def table_of(options: Any, arguments: list[str]) -> tuple[Any, int]:
+    """The tables of the environment that a planning command names, and the horizon."""
+    from marco.environments.catalogue import CATALOGUE
+    from marco.environments.registry import problem
+
+    settings, rest = take_env(arguments)
+    refuse_unknown(rest, [f"--{one.name.replace('_', '-')}" for one in fields(options)])
+    default = CATALOGUE[options.problem].horizon if options.problem in CATALOGUE else None
+    horizon = settings.pop("horizon", None) if options.horizon is None else options.horizon
+    horizon = default if horizon is None else horizon
+    if horizon is None:
+        raise ValueError(f"{options.problem} does not say how long an episode lasts: give --horizon.")
+    return problem(options.problem, **settings), horizon
+
+
+def take_changes(config: Any, arguments: list[str], prog: str) -> dict[str, Any]:
+    """The fields of a configuration that the arguments change, by dotted name."""
+    settings = _settings_type(config)
+    options = [f"--{name.replace('_', '-')}" for name in _names(config)]
+    parsed, rest = tyro.cli(
+        settings,
+        args=arguments,
+        prog=prog,
+        default=settings(**{one.name: getattr(config, one.name) for one in fields(config)}),
+        config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff),
+        return_unknown_args=True,
+    )
+    refuse_unknown(rest, options)
+    return dict(_changes(config, parsed))
+
+
+def refuse_unknown(rest: list[str], options: list[str]) -> None:
+    """Refuse arguments that nobody took; a near miss is answered by the name meant."""
+    if not rest:
+        return
+    word = rest[0].partition("=")[0]
+    meant = get_close_matches(word, options, 1, cutoff=0.6)
+    hint = f"do you mean {meant[0]}?" if meant else "--help lists the options."
+    raise ValueError(f"there is no option {word}: {hint}")
+
+
+def _settings_type(config: Any) -> type[Any]:
+    """The type of a configuration, with the concrete types of its parts: tyro parses what types say."""
+    concrete: list[Any] = []
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if one.name in HIDDEN:
+            concrete.append((one.name, Annotated[one.type, tyro.conf.Suppress], field(default=value)))
+        elif is_dataclass(value) and isinstance(one.type, type) and not is_dataclass(one.type):
+            concrete.append((one.name, type(value), field(default=value)))
+    return make_dataclass("Settings", concrete, bases=(type(config),), frozen=True, kw_only=True)
+
+
+def _names(config: Any, prefix: str = "") -> list[str]:
+    names = []
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if is_dataclass(value):
+            names += _names(value, f"{prefix}{one.name}.")
+        elif prefix or one.name not in HIDDEN:
+            names.append(f"{prefix}{one.name}")
+    return names
+
+
+def _changes(before: Any, after: Any, prefix: str = "") -> Any:
+    for one in fields(before):
+        old, new = getattr(before, one.name), getattr(after, one.name)
+        if old == new:
+            continue
+        if is_dataclass(old) and type(old) is type(new):
+            yield from _changes(old, new, f"{prefix}{one.name}.")
+        else:
+            yield f"{prefix}{one.name}", new
+
+
+def _literal(value: str) -> Any:
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value

@@ -1,0 +1,1 @@
+"""A run as a folder: configuration, data, checkpoint, metrics, policies, figures."""

@@ -1,0 +1,153 @@
+"""The configuration of a run: everything it is made from, written once to config.json and read back."""
+
+import json
+import platform
+import shlex
+import sys
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from marco.algorithm.config import MarcoConfig
+from marco.algorithm.model_free import ModelFreeConfig
+from marco.data.storage import write_atomically
+from marco.learners.base import Learner
+from marco.learners.mappo import MAPPO
+from marco.learners.q_learning import QLearner
+
+FORMAT = 2
+"""The version of config.json's format."""
+
+LIBRARIES = ("marco-marl", "jax", "jaxlib", "equinox", "optax", "numpy")
+LEARNERS: dict[str, type[Any]] = {"QLearner": QLearner, "MAPPO": MAPPO}
+"""Learners that can be read back from a file. No other class is ever looked up by a name in a file."""
+
+Method = Literal["marco", "model-free"]
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The real episodes that a run starts from."""
+
+    files: tuple[str, ...]
+    """Where they came from; the run has its own copy."""
+    samples: int
+    """Real steps of each seed."""
+    counts: bool
+    """Whether they count against the budget."""
+
+    def adapt(self, config: MarcoConfig) -> MarcoConfig:
+        """The configuration of a run that has these samples already."""
+        total = config.samples if self.counts else config.samples + self.samples
+        if self.samples > total:
+            raise ValueError(
+                f"--data holds {self.samples:,} samples, more than the budget of {total:,}: give --samples "
+                f"{self.samples} or more, or --no-data-counts."
+            )
+        return replace(config, samples=total, first_chunk=max(config.first_chunk, self.samples))
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run is made from."""
+
+    world: str | None
+    """How the environment is named; None where it was made in Python."""
+    method: Method
+    algorithm: MarcoConfig | ModelFreeConfig
+    seeds: tuple[int, ...]
+    test_episodes: int
+    """Episodes by which teams are evaluated in the true environment, where that is not exact."""
+    world_settings: dict[str, Any] = field(default_factory=dict)
+    preset: str | None = None
+    """The preset that the algorithm's settings came from; they are written out all the same."""
+    known: tuple[str, ...] = ()
+    """Components of the model that were given as functions, in Python."""
+    logged: Logged | None = None
+    tensorboard: bool = False
+
+
+def write_config(path: Path, config: RunConfig) -> None:
+    """Write a configuration, with the command and the versions that it was made with."""
+    facts = {
+        "format": FORMAT,
+        "command": shlex.join(["marco", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
+        **as_json(config),
+    }
+    write_atomically(path, (json.dumps(facts, indent=1) + "\n").encode())
+
+
+def read_config(path: Path) -> RunConfig:
+    """The configuration in a file, or in the folder of a run."""
+    file = path / "config.json" if path.is_dir() or path.suffix != ".json" else path
+    try:
+        facts = json.loads(file.read_text())
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is no run: it has no config.json.") from error
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from error
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        found = facts.get("format") if isinstance(facts, dict) else None
+        raise ValueError(
+            f"{file} has the format {found}, this MARCO reads {FORMAT}: use the version that wrote it."
+        )
+    known = {name: facts[name] for name in RunConfig.__dataclass_fields__ if name in facts}
+    import cattrs
+
+    try:
+        return _converter().structure(known, RunConfig)
+    except cattrs.BaseValidationError as error:
+        reasons = "; ".join(cattrs.transform_error(error))
+        raise ValueError(f"{file} is damaged, or of another version of MARCO: {reasons}.") from error
+
+
+def as_json(config: Any) -> Any:
+    """A configuration in plain dictionaries, lists and numbers, as config.json has it."""
+    return json.loads(json.dumps(_converter().unstructure(config)))
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "unknown"
+
+
+def _converter() -> Any:
+    import cattrs
+
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_unstructure_hook_func(
+        lambda kind: kind is Learner, lambda learner: _learner_as_dict(converter, learner)
+    )
+    converter.register_structure_hook_func(
+        lambda kind: kind is Learner, lambda value, _: _learner_from_dict(converter, value)
+    )
+    converter.register_structure_hook(
+        MarcoConfig | ModelFreeConfig,
+        lambda value, _: converter.structure(value, MarcoConfig if "model" in value else ModelFreeConfig),
+    )
+    converter.register_structure_hook(
+        str | None, lambda value, _: None if value is None else converter.structure(value, str)
+    )
+    return converter
+
+
+def _learner_as_dict(converter: Any, learner: Any) -> dict[str, Any]:
+    kind = type(learner).__name__
+    if kind in LEARNERS:
+        return {"kind": kind, **converter.unstructure(learner, LEARNERS[kind])}
+    return {"kind": f"{type(learner).__module__}:{kind}", "settings": repr(learner)}
+
+
+def _learner_from_dict(converter: Any, value: dict[str, Any]) -> Learner:
+    kind = value.get("kind")
+    if kind not in LEARNERS:
+        raise ValueError(
+            f"the learner {kind!r} is none of MARCO's own ({', '.join(LEARNERS)}), and files run no code: "
+            "go on with the run from Python, by marco.learn with the same config and out"
+        )
+    settings = {name: setting for name, setting in value.items() if name != "kind"}
+    return converter.structure(settings, LEARNERS[kind])
