@@ -1,72 +1,56 @@
 """What MARCO reaches on budgets of real samples, all seeds at once, and where the time goes.
 
-    python benchmarks/budgets.py WORLD --samples 1000 2000 5000 [--preset default] [--seeds 10]
-        [--change name=value ...] [--name NAME] [--rehearse]
+    python benchmarks/budgets.py WORLD --samples 1000 2000 5000 [--env name=value ...] [--preset default]
+        [--change name=value ...] [--seeds 10] [--first-seed 0] [--name STUDY] [--rehearse]
 
-Each budget is a run of its own up to its last model; the teams of all budgets are then trained at once, each
-in its own last model. Real returns are exact where chance can be enumerated, else means over 2,000 test
-episodes, counted apart; `on_the_way` has them for the best team at each tenth of the last training, over as
-many test episodes each time, with the model steps taken by then; the file is written anew at each. Seconds
-are of all seeds together; `compiling` is what went into compilation, summed over threads, so that of a fit it
-can be more than all. With --rehearse little is
-learned and all is compiled: it fills JAX's compilation cache.
+WORLD is any name that `marco.make` takes; --env gives its settings, --change those of MARCO, with dots in
+the name for its parts (team.learning_rate=5e-4). Each budget is a run of its own up to its last model; the
+teams of all budgets are then trained at once, each in its own last model. Returns are exact where chance can
+be enumerated, else means over 2,000 test episodes, counted apart. Rows go to three tables: `marco.csv` (the
+final teams), `marco_progress.csv` (every chunk of real data, and the best team at each tenth of the last
+training) and `marco_seconds.csv` (seconds of all seeds together; `compiling` is summed over threads, so that
+it can exceed the seconds of a fit). With --rehearse all is compiled and little is learned: it fills JAX's
+compilation cache, and no row is written.
 """
 
 import argparse
-import json
-import tempfile
 import time
+from ast import literal_eval
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 
-from marco.algorithm.loop import Event, Marco, MarcoState
-from marco.algorithm.presets import marco_settings
-from marco.cli.common import parse_settings
+from marco.algorithm.config import MarcoConfig, PresetName
+from marco.algorithm.events import Event
+from marco.algorithm.loop import Marco, MarcoState, Phase
 from marco.data.dataset import Dataset
-from marco.environments.registry import make, optimum
-from marco.learners.seeds import policy_of_seed
-from marco.runs.model_free import judge
-from record import RESULTS, provenance
+from marco.environments.base import Environment, HostWorld, optimum_of
+from marco.environments.registry import make
+from marco.evaluation import evaluate
+from marco.types import Episode
+from record import MARCO, MARCO_PROGRESS, MARCO_SECONDS, RESULTS, Results, Row, Table
 
-LITTLE = {"explorer_steps": 1, "final_updates": 1}
-"""For a rehearsal: how often a loop goes round is no part of the compiled program."""
-
-
-class Forgetful:
-    """A journal that keeps nothing: the study is short."""
-
-    latest = 0
-
-    def keep(self, step: int, state: Any, event: Any) -> None:
-        """Let it go."""
-
-    def note(self, step: int, event: Any) -> None:
-        """Let it go."""
-
-    def restore(self, like: Any) -> Any:
-        """There is nothing to go back to."""
-        raise RuntimeError("nothing was kept.")
+TEST_EPISODES, TEST_SEED = 2_000, 1_000_000
 
 
-class AllData:
-    """The real episodes of all budgets, one after the other."""
+class JoinedData:
+    """The real episodes of all budgets, as those of more seeds."""
 
     def __init__(self, datasets: list[Dataset]) -> None:
         self._datasets = datasets
 
-    def episodes(self, index: int, samples: int | None = None) -> Any:
-        """Those of a seed of a budget."""
+    def episodes(self, index: int, samples: int | None = None, since: int = 0) -> Episode:
+        """Those of one seed of one budget."""
         which, seed = divmod(index, self._datasets[0].seeds)
-        return self._datasets[which].episodes(seed, samples)
+        return self._datasets[which].episodes(seed, samples, since)
 
 
 class Clock:
@@ -84,109 +68,190 @@ class Clock:
                 self._compiling += seconds
 
     def lap(self, phase: str) -> None:
-        """What has passed since the last lap was this phase."""
+        """Count the time since the last lap for this phase."""
         now = (time.perf_counter(), self._compiling)
         self.phases[phase]["seconds"] += now[0] - self._since[0]
         self.phases[phase]["compiling"] += now[1] - self._since[1]
         self._since = now
 
-    def told(self) -> dict[str, dict[str, float]]:
-        """Rounded."""
-        return {name: {k: round(v, 2) for k, v in row.items()} for name, row in self.phases.items()}
+    def rows(self, **facts: Any) -> list[Row]:
+        """One for each phase."""
+        return [
+            {**facts, "phase": phase} | {name: round(value, 2) for name, value in spent.items()}
+            for phase, spent in self.phases.items()
+        ]
 
 
-def up_to_the_last_model(marco: Marco, clock: Clock) -> tuple[list[Event], MarcoState]:
-    """Run until the budget is spent and the model fitted to all of it."""
-    events = []
-    for event, state in marco.run():
-        clock.lap(event.phase)
+class Collected(NamedTuple):
+    """A run up to its last model."""
+
+    samples: int
+    marco: Marco
+    state: MarcoState
+    reward_loss: list[float]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs of one preset in one environment: the budgets, the seeds, and where rows go."""
+
+    name: str
+    world: str
+    """The name of the environment and its settings, as they are written in the rows."""
+    env: Environment | HostWorld
+    preset: PresetName
+    budgets: tuple[int, ...]
+    seeds: tuple[int, ...]
+    changes: dict[str, Any]
+    results: Results
+    rehearse: bool = False
+
+    def run(self) -> None:
+        """Spend every budget, then train and evaluate all teams."""
+        if self.rehearse:
+            # The same arrays stand for all budgets: only shapes matter.
+            collected = [self._collect(self.budgets[-1])] * len(self.budgets)
+        else:
+            collected = [self._collect(samples) for samples in self.budgets]
+        # A reward may look categorical in few samples and continuous in many: such models share no program.
+        for _, alike in groupby(collected, lambda one: jax.tree.structure(one.state)):
+            self._train_final(list(alike))
+
+    def _collect(self, samples: int) -> Collected:
+        clock, config = (
+            Clock(),
+            MarcoConfig.preset(self.preset, self.env.spec, samples=samples, **self.changes),
+        )
+        if self.rehearse:
+            config = rehearsal(config)
+        dataset = Dataset(None, self.env.spec, len(self.seeds))
+        marco = Marco(self.env, config, self.seeds, dataset, capacity=max(self.budgets))
+        marco.check()
+        fitted, state = self._until_last_model(marco, clock, samples)
+        self._add(MARCO_SECONDS, clock.rows(study=self.name, samples=samples))
+        return Collected(samples, marco, state, fitted.metrics["reward"])
+
+    def _until_last_model(self, marco: Marco, clock: Clock, samples: int) -> tuple[Event, MarcoState]:
+        returns: list[float] = []
+        for event, state in marco.run():
+            clock.lap(event.phase)
+            if not event.over:
+                continue
+            print(f"{event.samples:>7,} of {marco.config.samples:,} {event.phase}", flush=True)
+            if event.phase == "collect":
+                returns = event.metrics["return"]
+            if event.phase == "fit":
+                losses = event.metrics["reward"]
+                self._add_progress("collect", samples, event.samples, returns, reward_loss=losses)
+            if event.phase == "fit" and event.samples == marco.config.samples:
+                return event, state
+        raise RuntimeError("the run ended before its last model.")
+
+    def _train_final(self, runs: list[Collected]) -> None:
+        clock, last = Clock(), runs[-1].marco
+        states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(run.state for run in runs))
+        data: Any = JoinedData([run.marco.dataset for run in runs])
+        marco = replace(last, seeds=self.seeds * len(runs), dataset=data)
+        phase = Phase("final", len(last.config.schedule) - 1, last.config.samples)
+        for event, state in marco.do(phase, states):
+            clock.lap("final")
+            print(f"final {event.progress:.2f} {clock.phases['final']['seconds']:.1f} s", flush=True)
+            if not event.metrics or (self.rehearse and not event.over):
+                continue
+            for index, run in enumerate(runs):
+                self._evaluate(run, event, state, first=index * len(self.seeds))
+            clock.lap("evaluate")
+            shared = runs[0].samples if len(runs) == 1 else None
+            self._add(MARCO_SECONDS, clock.rows(study=self.name, samples=shared))
+
+    def _evaluate(self, run: Collected, event: Event, state: MarcoState, first: int) -> None:
+        """Evaluate the teams of one budget, which begin at the index `first`."""
+        own = range(first, first + len(self.seeds))
+        policies = [state.policy(run.marco.config, index) for index in own]
+        real = [evaluate(self.env, policy, TEST_EPISODES, TEST_SEED) for policy in policies]
+        returns = [estimate.mean for estimate in real]
+        imagined, steps = (
+            [event.metrics[name][i] for i in own] for name in ("imagined_return", "model_steps")
+        )
+        spread = f"{np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}"
+        print(f"{run.samples:,}: {spread}", flush=True)
         if not event.over:
-            continue
-        events.append(event)
-        print(f"{event.samples:>7,} of {marco.settings.samples:,} {event.phase}", flush=True)
-        if event.phase == "fit" and event.samples == marco.settings.samples:
-            return events, state
-    raise RuntimeError("the run ended before its last model.")
+            of_seeds = {"model_steps": steps, "imagined": imagined}
+            self._add_progress("final", run.samples, run.samples, returns, **of_seeds)
+            return
+        changes = " ".join(f"{name}={value}" for name, value in self.changes.items())
+        facts: Row = {"study": self.name, "world": self.world, "preset": self.preset, "changes": changes}
+        facts |= {"samples": run.samples, "optimum": optimum_of(self.env)}
+        rows = [
+            {**facts, "seed": seed, "return": estimate.mean, "standard_error": estimate.standard_error}
+            | {"test_episodes": estimate.episodes, "imagined": value, "reward_loss": loss}
+            for seed, estimate, value, loss in zip(self.seeds, real, imagined, run.reward_loss, strict=True)
+        ]
+        self._add(MARCO, rows)
+
+    def _add_progress(
+        self, phase: str, samples: int, real_samples: int, returns: list[float], **by_seed: list[float]
+    ) -> None:
+        facts = {"study": self.name, "phase": phase, "samples": samples, "real_samples": real_samples}
+        rows = [
+            {**facts, "seed": seed, "return": returns[i]} | {name: of[i] for name, of in by_seed.items()}
+            for i, seed in enumerate(self.seeds)
+        ]
+        self._add(MARCO_PROGRESS, rows)
+
+    def _add(self, table: Table, rows: list[Row]) -> None:
+        if not self.rehearse:
+            self.results.add(table, rows)
+
+
+def rehearsal(config: MarcoConfig) -> MarcoConfig:
+    """As little as runs every program once: the number of iterations of a loop is no part of a program."""
+    return replace(
+        config,
+        first_chunk=config.chunk,
+        samples=min(config.chunk + 1, config.samples),
+        explorer_steps=1,
+        team_steps=min(1, config.team_steps),
+        final_updates=1,
+    )
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """A `name=value` of the command line; a value that is no Python literal is text."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"write name=value, got {text!r}.")
+    try:
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
 
 
 def main() -> None:
-    """Run, judge, write."""
+    """Run a study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("world")
+    parser.add_argument("--env", type=setting, nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--preset", choices=["default", "paper"], default="default")
     parser.add_argument("--samples", type=int, nargs="+", required=True)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--change", nargs="*", default=[])
-    parser.add_argument("--name", help="of the result's file; WORLD-PRESET by default")
-    parser.add_argument("--out", type=Path, default=RESULTS / "marco")
+    parser.add_argument("--change", type=setting, nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--name", help="of the study; WORLD-PRESET by default")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--rehearse", action="store_true")
-    arguments = parser.parse_args()
-    world, changes = make(arguments.world), parse_settings(tuple(arguments.change), "--change")
-    budgets: list[int] = sorted(arguments.samples)
-    seeds = tuple(range(arguments.first_seed, arguments.first_seed + arguments.seeds))
-    facts = provenance() | {"world": arguments.world, "preset": arguments.preset, "changes": changes}
-    facts |= {"seeds": seeds, "optimum": optimum(world)}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"{arguments.name or f'{arguments.world}-{arguments.preset}'}.json"
-    for rows, last in study(world, arguments.preset, budgets, seeds, changes, arguments.rehearse):
-        if not arguments.rehearse:
-            path.write_text(json.dumps(facts | {"budgets": rows, "finish": last}, indent=1) + "\n")
-
-
-def study(
-    world: Any, preset: Any, budgets: list[int], seeds: tuple[int, ...], changes: Any, rehearse: bool
-) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """A row per budget; and how long training and judging all teams took: so far, then in the end."""
-    rows, states, datasets = [], [], []
-    for samples in budgets[-1:] if rehearse else budgets:
-        clock = Clock()
-        with tempfile.TemporaryDirectory() as folder:
-            settings = marco_settings(preset, world.spec, samples, **changes)
-            if rehearse:
-                few = {"first": settings.chunk, "samples": settings.chunk + 1}
-                settings = replace(settings, **LITTLE, **few, team_steps=min(1, settings.team_steps))
-            dataset = Dataset(Path(folder), world.spec, len(seeds))
-            marco = Marco(world, settings, seeds, dataset, Forgetful(), capacity=max(budgets))
-            events, state = up_to_the_last_model(marco, clock)
-        states.append(state)
-        datasets.append(dataset)
-        told = [event._asdict() for event in events]
-        rows.append({"samples": samples, "phases": told, "seconds": clock.told()})
-    clock = Clock()
-    # In a rehearsal the same arrays stand for all budgets: shapes are what matters.
-    joined = jax.tree.map(
-        lambda *leaves: jnp.concatenate(leaves), *(states * len(budgets) if rehearse else states)
-    )
-    data: Any = AllData(datasets * len(budgets) if rehearse else datasets)
-    marco = replace(marco, seeds=seeds * len(budgets), dataset=data)
-    finishing = marco.finish(len(settings.schedule) - 1, budgets[-1], joined)
-    for event, state in finishing:
-        clock.lap("finish")
-        print(f"finish {event.share:.2f} {clock.phases['finish']['seconds']:.1f} s", flush=True)
-        if not event.numbers or (rehearse and not event.over):
-            continue
-        for index, row in enumerate(rows):
-            mine = slice(index * len(seeds), (index + 1) * len(seeds))
-            teams = jax.tree.map(lambda leaf, mine=mine: leaf[mine], state.team)
-            worth: dict[str, Any] = {"imagined": event.numbers["imagined_return"][mine]}
-            real = real_returns(world, settings.team, teams, len(seeds))
-            returns = [estimate["mean"] for estimate in real]
-            spread = f"{np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}"
-            print(f"{row['samples']:,}: {spread}", flush=True)
-            if event.over:
-                row |= worth | {"real": real}
-            else:
-                steps = event.numbers["model_steps"][mine]
-                row.setdefault("on_the_way", []).append(worth | {"real": returns, "model_steps": steps})
-        clock.lap("judge")
-        yield rows, {"seconds": clock.told()}
-
-
-def real_returns(world: Any, learner: Any, teams: Any, seeds: int) -> list[dict[str, float]]:
-    """What the teams are worth in the true world."""
-    policies = [policy_of_seed(learner, teams, index) for index in range(seeds)]
-    return [judge(jax.random.key(1_000_000), world, policy, 2_000)._asdict() for policy in policies]
+    given = parser.parse_args()
+    Study(
+        name=given.name or f"{given.world}-{given.preset}",
+        world=" ".join([given.world, *(f"{name}={value}" for name, value in given.env)]),
+        env=make(given.world, **dict(given.env)),
+        preset=given.preset,
+        budgets=tuple(sorted(given.samples)),
+        seeds=tuple(range(given.first_seed, given.first_seed + given.seeds)),
+        changes=dict(given.change),
+        results=Results(given.out),
+        rehearse=given.rehearse,
+    ).run()
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ on the same batch, taking turns.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,14 +20,15 @@ import jax.numpy as jnp
 from rich.console import Console
 from rich.table import Table
 
+from learners import Free, free_team
 from marco.data.replay import add, sample
 from marco.environments.registry import make
-from marco.learners.presets import default_recipe
+from marco.learners.parallel import init_all, stack_seeds, train_all
 from marco.learners.q_learning import QLearner, best_values
-from marco.learners.training import TrainingState, begin, train, train_best
+from marco.learners.training import TrainingState, init, train
 from marco.rollout import rollout
 from marco.types import Episode, previous_actions
-from record import RESULTS, provenance
+from record import RESULTS, SPEED, Results
 
 CASES = [
     # world, learner, episodes per update, JaxMARL's updates per second (quoted)
@@ -47,7 +46,7 @@ def measure(
 ) -> dict[str, Any]:
     """Updates per second, one figure per repeat, compilation apart; and the parts of one update."""
     env, learner = make(world), QLearner(mixer, episodes_per_update=episodes)
-    state = begin(jax.random.key(0), learner, env.spec)
+    state = init(jax.random.key(0), learner, env.spec)
     start = time.perf_counter()
     state, _ = jax.block_until_ready(train(jax.random.key(1), env, learner, state, 40))
     compiling = time.perf_counter() - start
@@ -74,14 +73,14 @@ def parts(env: Any, learner: QLearner, state: TrainingState, loops: int) -> dict
         keys = jax.random.split(key, learner.episodes_per_update)
         return jax.vmap(rollout, (0, None, None), 1)(keys, env, policy)
 
-    batch, new = sample(key, learned.replay, learner.batch), jax.jit(episodes)(key)
+    batch, new = sample(key, learned.replay, learner.batch_size), jax.jit(episodes)(key)
 
     def play(index: Any, total: Any) -> Any:
         return total + episodes(jax.random.fold_in(key, index)).reward.sum()
 
     def replay(index: Any, buffer: Any) -> Any:
         buffer = add(buffer, new)
-        drawn = sample(jax.random.fold_in(key, index), buffer, learner.batch)
+        drawn = sample(jax.random.fold_in(key, index), buffer, learner.batch_size)
         return buffer._replace(added=buffer.added + (drawn.reward.sum() > 1e9))
 
     def gradient(index: Any, online: Any) -> Any:
@@ -138,19 +137,17 @@ def flax_loss(learner: QLearner, batch: Episode) -> tuple[Any, Callable[[Any, An
     return network.init(jax.random.key(0), x), loss
 
 
-def recipe_seconds(world: str, updates: int) -> dict[str, Any]:
-    """Seconds of the default recipe for one seed: so many updates timed, the whole reckoned from them."""
+def free_samples_seconds(world: str, updates: int) -> dict[str, Any]:
+    """Seconds of a free-samples study for one seed, estimated from a few timed updates."""
     env = make(world)
-    recipe = default_recipe(env.spec)
-    run = partial(train_best, jax.random.key(0), env, recipe.learner, restarts=recipe.restarts, episodes=64)
-    seconds = {}
-    for count in (1, 1, 1 + updates):  # the first compiles, the second is what all runs share
+    learner, restarts = free_team(env.spec)
+    keys = jax.random.split(jax.random.key(0), (1, restarts))
+    state, envs = init_all(keys, learner, env.spec), stack_seeds([env])
+    for count in (1, updates):  # the first compiles
         start = time.perf_counter()
-        jax.block_until_ready(run(updates=count))
-        seconds[count] = time.perf_counter() - start
-    each = (seconds[1 + updates] - seconds[1]) / updates
-    whole = {"seconds_per_update": each, "seconds_reckoned": each * recipe.updates}
-    return {"world": world, "restarts": recipe.restarts, "updates_timed": updates, **whole}
+        state, _ = jax.block_until_ready(train_all(keys, state, envs, learner, count))
+    each = (time.perf_counter() - start) / updates
+    return {"restarts": restarts, "seconds_per_update": each, "estimated_seconds": each * Free(world).updates}
 
 
 def _descend(weights: Any, slope: Any) -> Any:
@@ -171,8 +168,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--parts", action="store_true", help="also time the parts of an update")
-    parser.add_argument("--recipes", action="store_true", help="also time the default recipes")
-    parser.add_argument("--out", type=Path, default=RESULTS / "learner_speed.json")
+    parser.add_argument("--free-samples", action="store_true", help="also time the free-samples studies")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     table = Table(
         "world",
@@ -183,28 +180,42 @@ def main() -> None:
         "play, replay, gradient (us)",
         "gradient, Flax / ours",
     )
-    rows = []
+    results, console = Results(arguments.out), Console()
     for world, mixer, episodes, quoted in CASES:
         found = measure(world, mixer, episodes, arguments.repeats, arguments.updates, arguments.parts)
         speed = median(found["updates_per_second"])
         spent = found["microseconds"]
-        shown = ", ".join(f"{spent[part]:.0f}" for part in ("play", "replay", "gradient") if spent)
+        times = ", ".join(f"{spent[part]:.0f}" for part in ("play", "replay", "gradient") if spent)
         ratio = f"{spent['flax_over_ours']:.2f}" if "flax_over_ours" in spent else ""
-        table.add_row(world, mixer, str(episodes), f"{speed:.0f}", f"{quoted:.0f}", shown, ratio)
-        rows.append(
-            {"world": world, "learner": mixer, "episodes": episodes, "jaxmarl_quoted": quoted, **found}
-        )
-    console = Console()
+        table.add_row(world, mixer, str(episodes), f"{speed:.0f}", f"{quoted:.0f}", times, ratio)
+        results.add(SPEED, speed_rows(world, mixer, episodes, found | {"quoted": quoted}))
     console.print(table)
-    worlds = ("switch", "reference") if arguments.recipes else ()
-    recipes = [recipe_seconds(world, arguments.updates // 10) for world in worlds]
-    for recipe in recipes:
+    for world in ("switch", "reference") if arguments.free_samples else ():
+        found = free_samples_seconds(world, max(1, arguments.updates // 10))
         console.print(
-            f"default recipe, {recipe['world']}, one seed: {recipe['seconds_per_update'] * 1e3:.1f} ms per "
-            f"update of {recipe['restarts']} restarts, {recipe['seconds_reckoned']:.0f} s in all (reckoned)"
+            f"free samples, {world}, one seed: {found['seconds_per_update'] * 1e3:.1f} ms per update of "
+            f"{found['restarts']} restarts, {found['estimated_seconds']:.0f} s in all (estimated)"
         )
-    facts = {**provenance(), "rows": rows, "recipes": recipes}
-    arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
+        facts = {"study": "free-samples-speed", "world": world, "side": "marco", "size": found["restarts"]}
+        names = ("seconds_per_update", "estimated_seconds")
+        results.add(SPEED, [{**facts, "quantity": name, "value": round(found[name], 4)} for name in names])
+
+
+def speed_rows(world: str, mixer: str, episodes: int, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured of a learner, a row for each figure."""
+    facts = {"study": "learner-speed", "world": world, "side": mixer, "size": episodes}
+    repeated = [
+        {**facts, "quantity": name, "repeat": repeat, "value": round(value, 1)}
+        for name in ("updates_per_second", "samples_per_second")
+        for repeat, value in enumerate(found[name])
+    ]
+    once = {"compile_seconds": found["compile_seconds"], "jaxmarl_quoted": found["quoted"]}
+    for name, value in found["microseconds"].items():
+        once[name if name == "flax_over_ours" else f"{name}_microseconds"] = value
+    return repeated + [
+        {**facts, "quantity": name, "value": round(value, 4 if name == "flax_over_ours" else 1)}
+        for name, value in once.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -1,37 +1,35 @@
-"""The study of exploration in tables: which way to explore needs the fewest samples.
+"""The study of exploration in finite Dec-POMDPs: which method needs the fewest samples.
 
-A task is one run: a problem, a cell (a method with its setting) and a seed. Whatever is asked next is a run
-of a cell that has the fewest, so that cells have equally many at any time. The files keep every run with its
-seed and its source: the command, commit and machine that made it.
+A task is one run: a problem, a cell (a method with its setting) and a seed. The next task is a run of the
+cell that has the fewest, so that cells have equally many at any time. The tables have a row for every run,
+with its seed and its source: the command, commit and machine that made it.
 """
 
-import json
 import time
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from marco.data.storage import write_atomically
-from marco.tabular.library import load
-from marco.tabular.rmax.comparators import (
+from marco.tabular import load, solve
+from marco.tabular.rmax import (
     Centralised,
-    EpsilonGreedy,
+    EpsilonGreedyExploration,
     ExplorationBonus,
+    LearningRun,
+    Method,
     PosteriorSampling,
     RandomExploration,
+    RMax,
+    Task,
+    learn,
+    make_task,
 )
-from marco.tabular.rmax.known_model import Task, make_task
-from marco.tabular.rmax.loop import Method, Run, learn
-from marco.tabular.rmax.rmax import RMax
-from marco.tabular.rmax.statistics import clopper_pearson
-from marco.tabular.solver.search import solve
-from record import Sources
-from workers import Tell, work
+from record import RMAX, Results, Row
+from workers import Report, work
 
 MARGIN = 0.05
 WRITE_EVERY = 20.0
-"""Seconds of work that a kill may lose."""
+"""Seconds of work that a kill can lose."""
 
 
 class Study(NamedTuple):
@@ -49,19 +47,6 @@ STUDIES = {
 }
 M = (1, 2, 5, 10, 20)
 FAMILIES = ("rmax", "self-loop", "centralised", "random", "epsilon-greedy", "bonus", "psrl")
-COLUMNS = (
-    "seed",
-    "source",
-    "seconds",
-    "samples_until",
-    "samples",
-    "regret",
-    "final",
-    "episodes_worse",
-    "escapes",
-    "plans",
-    "uncertified",
-)
 
 
 def methods(seconds: float) -> dict[str, Method]:
@@ -72,7 +57,7 @@ def methods(seconds: float) -> dict[str, Method]:
         cells[f"self-loop m={m}"] = RMax(m, "self-loop", seconds)
         cells[f"centralised m={m}"] = Centralised(m, seconds)
     cells["random"] = RandomExploration(seconds)
-    cells["epsilon-greedy"] = EpsilonGreedy(seconds=seconds)
+    cells["epsilon-greedy"] = EpsilonGreedyExploration(seconds=seconds)
     cells["bonus"] = ExplorationBonus(seconds=seconds)
     cells["psrl"] = PosteriorSampling(seconds=seconds)
     return cells
@@ -98,12 +83,12 @@ class OneRun(NamedTuple):
 
 
 def study_learning(
-    runs: int, minutes: float, problems: list[str], families: list[str], processes: int, out: Path
+    runs: int, minutes: float, problems: list[str], families: list[str], processes: int, results: Results
 ) -> None:
     """Add runs until every cell has enough or the time is up."""
     deadline = time.monotonic() + 60.0 * minutes
     prepared = {name: _prepare(name) for name in problems}
-    books = {name: Book(name, out / f"rmax-{name}.json", runs, families) for name in problems}
+    books = {name: Book(name, results, runs, families) for name in problems}
     written, began = time.monotonic(), time.monotonic()
 
     def next_run() -> OneRun | None:
@@ -132,53 +117,52 @@ def _prepare(name: str) -> Prepared:
     return Prepared(make_task(problem), steps, solve(problem.dynamics, steps).lower)
 
 
-def one_run(prepared: dict[str, Prepared], run: OneRun, tell: Tell) -> list[Any]:
-    """Learn once; the numbers of COLUMNS after the first two."""
+def one_run(prepared: dict[str, Prepared], run: OneRun, report: Report) -> tuple[float, Row]:
+    """Learn once; the seconds it took, and its row."""
     task, steps, optimum = prepared[run.problem]
     study, began = STUDIES[run.problem], time.process_time()
     method = methods(study.plan_seconds)[run.cell]
     found = learn(np.random.default_rng(run.seed), task, steps, method, study.episodes, optimum)
-    return [round(time.process_time() - began, 3), *_numbers(found)]
+    return time.process_time() - began, _row(run, found)
 
 
-def _numbers(run: Run) -> list[Any]:
-    return [
-        run.samples_until(MARGIN),
-        run.samples,
-        round(run.regret, 5),
-        int(run.final),
-        run.worse_than(MARGIN),
-        sum(phase.escapes for phase in run.phases),
-        len(run.phases),
-        sum(not phase.certified for phase in run.phases),
-    ]
+def _row(task: OneRun, run: LearningRun) -> Row:
+    method, _, m = task.cell.partition(" m=")
+    return {
+        "method": method,
+        "m": m,
+        "seed": task.seed,
+        "samples_to_reach": run.samples_until(MARGIN),
+        "regret": round(run.regret, 4),
+        "plans": len(run.phases),
+        "uncertified": sum(not phase.certified for phase in run.phases),
+    }
 
 
 class Book:
-    """The result file of a problem, and which of its runs are still to be made."""
+    """The table of a problem, and which of its runs are still to be made."""
 
-    def __init__(self, name: str, path: Path, runs: int, families: list[str]) -> None:
-        self.name, self.path, self.runs = name, path, runs
-        held = json.loads(path.read_text()) if path.exists() else {"cells": {}, "sources": []}
-        self.sources = Sources(held["sources"])
-        self.rows = {label: cell["rows"] for label, cell in held["cells"].items()}
+    def __init__(self, name: str, results: Results, runs: int, families: list[str]) -> None:
+        self.name, self.results, self.runs = name, results, runs
         self.asked = [label for label in CELLS if {label, label.split()[0]} & set(families)]
-        for label in self.asked:
-            self.rows.setdefault(label, [])
-        self.taken = {label: {row[0] for row in rows} for label, rows in self.rows.items()}
+        self.taken: dict[str, set[int]] = {label: set() for label in CELLS}
+        for row in results.read(RMAX[name]):
+            self.taken[_label(row)].add(row["seed"])
+        self.done = {label: len(seeds) for label, seeds in self.taken.items()}
+        self.seconds: dict[str, list[float]] = {label: [] for label in CELLS}
+        self.new: list[Row] = []
 
     def missing(self) -> bool:
         """Whether a run is still to be asked for."""
         return any(len(self.taken[label]) < self.runs for label in self.asked)
 
     def next_turn(self) -> tuple[int, float, str, str]:
-        """The cell with the fewest runs, of equals the cheapest."""
-        label = min(self.asked, key=lambda label: (len(self.taken[label]), self._dear(label)))
-        return len(self.taken[label]), self._dear(label), self.name, label
+        """The cell with the fewest runs, of equals the cheapest so far."""
+        label = min(self.asked, key=lambda label: (len(self.taken[label]), self._cost(label)))
+        return len(self.taken[label]), self._cost(label), self.name, label
 
-    def _dear(self, label: str) -> float:
-        rows = self.rows[label]
-        return sum(row[2] for row in rows) / len(rows) if rows else 0.0
+    def _cost(self, label: str) -> float:
+        return float(np.mean(self.seconds[label])) if self.seconds[label] else 0.0
 
     def take(self, label: str) -> int:
         """The first seed that the cell has not had."""
@@ -186,44 +170,28 @@ class Book:
         self.taken[label].add(seed)
         return seed
 
-    def add(self, run: OneRun, numbers: list[Any]) -> None:
-        """Keep a run."""
-        self.rows[run.cell].append([run.seed, self.sources.count(), *numbers])
+    def add(self, run: OneRun, result: tuple[float, Row]) -> None:
+        """Keep a run until the next writing."""
+        seconds, row = result
+        self.seconds[run.cell].append(seconds)
+        self.done[run.cell] += 1
+        self.new.append(row)
 
     def write(self) -> None:
-        """Replace the file."""
-        if self.sources.mine is None:
-            return
-        rows = {label: sorted(self.rows[label]) for label in CELLS if self.rows.get(label)}
-        cells = {label: {"summary": summary(each), "rows": each} for label, each in rows.items()}
-        facts = {"problem": self.name, **STUDIES[self.name]._asdict(), "margin": MARGIN}
-        text = json.dumps({**facts, "columns": COLUMNS, "sources": self.sources.held, "cells": cells})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path, (text.replace("], [", "],\n[") + "\n").encode())
+        """Add the new rows to the table."""
+        if self.new:
+            self.results.add(RMAX[self.name], sorted(self.new, key=lambda row: (_label(row), row["seed"])))
+        self.new = []
+
+
+def _label(row: Row) -> str:
+    return f"{row['method']} m={row['m']}" if row["m"] else str(row["method"])
 
 
 def _write(books: dict[str, Book], seconds: float) -> None:
     for name, book in books.items():
         book.write()
-        had = [len(book.rows[label]) for label in book.asked]
-        print(f"{seconds:.0f} s: {name} has {sum(had)} runs, {min(had)} to {max(had)} in a cell", flush=True)
-
-
-def summary(rows: list[list[Any]]) -> dict[str, Any]:
-    """What the runs of a cell come to."""
-    of = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
-    reached = [samples for samples in of["samples_until"] if samples is not None]
-    failing = len(rows) - len(reached)
-    low, high = clopper_pearson(failing, len(rows))
-    return {
-        "runs": len(rows),
-        "failing": failing,
-        "failing_interval": [round(low, 4), round(high, 4)],
-        "samples_to_reach": np.percentile(reached, [25, 50, 75]).tolist() if reached else None,
-        "samples_median": float(np.median(of["samples"])),
-        "regret_mean": round(float(np.mean(of["regret"])), 5),
-        "episodes_worse_mean": float(np.mean(of["episodes_worse"])),
-        "escapes_most": max(of["escapes"]),
-        "uncertified_share": round(sum(of["uncertified"]) / sum(of["plans"]), 4),
-        "seconds": round(sum(of["seconds"]), 2),
-    }
+        runs = [book.done[label] for label in book.asked]
+        print(
+            f"{seconds:.0f} s: {name} has {sum(runs)} runs, {min(runs)} to {max(runs)} in a cell", flush=True
+        )

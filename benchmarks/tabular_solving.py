@@ -1,17 +1,13 @@
-"""How far problems can be solved exactly: horizons until it fails, and the bounds reached where it does."""
+"""How far problems can be solved exactly: longer and longer horizons, and bounds where the time is up."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from marco.data.storage import write_atomically
-from marco.tabular.library import load
-from marco.tabular.problem import DecPOMDP
-from marco.tabular.solver.search import solve
-from record import provenance
-from workers import Tell, work
+from marco.tabular import DecPOMDP, Limits, load, solve
+from record import SOLVER, SOURCES, Results, own_source
+from workers import Report, work
 
 # problem: (horizons, the published value where one is known)
 SOLVED: dict[str, dict[int, float | None]] = {
@@ -51,8 +47,8 @@ SOLVED: dict[str, dict[int, float | None]] = {
 FILES = ("Grid3x3corners", "Mars")
 """Problems that are no part of the library: read from --files."""
 GRACE = 20.0
-"""Seconds after the limit when a solver that does not stop is stopped."""
-TOLD_EVERY = 5.0
+"""Seconds after the limit when a solver that has not stopped is killed."""
+REPORT_EVERY = 5.0
 State = Literal["done", "solving"]
 """A row that is `solving` holds the bounds so far: a study that was ended leaves it so."""
 
@@ -64,15 +60,16 @@ class OneHorizon(NamedTuple):
     horizon: int
 
 
-def study_solver(seconds: float, minutes: float, files: Path | None, processes: int, out: Path) -> None:
-    """Solve everything within a time limit each; every row is written as soon as it is there.
+def study_solver(
+    seconds: float, minutes: float, files: Path | None, processes: int, results: Results
+) -> None:
+    """Solve everything within a time limit each; every row is written as soon as it is known.
 
-    Goes on from what the file holds, if it is of this commit and this limit.
+    Continues from the rows in the table that are of this commit and this limit.
     """
-    deadline, path = time.monotonic() + 60.0 * minutes, out / "solver.json"
-    problems = dict(_problems(files))
-    facts = {**provenance(), "seconds_each": seconds, "processes": processes}
-    rows = _held(path, facts)
+    deadline, problems = time.monotonic() + 60.0 * minutes, dict(_problems(files))
+    facts = {"limit": seconds, "processes": processes}
+    rows = _held(results, facts)
     tasks = [OneHorizon(name, horizon) for name in problems for horizon in SOLVED[name]]
     pending = iter(sorted((task for task in tasks if task not in rows), key=_place))
     events = work(
@@ -86,31 +83,25 @@ def study_solver(seconds: float, minutes: float, files: Path | None, processes: 
     for event in events:
         if event is None:
             continue
-        state: State = "solving" if event.kind == "told" else "done"
+        state: State = "solving" if event.kind == "report" else "done"
         before = rows.get(event.task, {})
-        found = {**before, "ended": event.value} if event.kind == "ended" else event.value
-        rows[event.task] = {**_known(event.task), **found, "state": state}
+        found = {**before, "failure": event.value} if event.kind == "ended" else event.value
+        rows[event.task] = {**facts, **_known(event.task), **found, "state": state}
         if state == "done":
             print(rows[event.task], flush=True)
-        _write(path, facts, rows)
+        results.add(SOLVER, [rows[event.task]])
 
 
-def _held(path: Path, facts: dict[str, Any]) -> dict[OneHorizon, dict[str, Any]]:
-    held = json.loads(path.read_text()) if path.exists() else {}
-    # Writing the file makes the tree one with changes.
-    same_commit = held.get("commit", "").removesuffix("-dirty") == facts["commit"].removesuffix("-dirty")
-    if not same_commit or any(held.get(name) != facts[name] for name in ("seconds_each", "processes")):
-        return {}
-    done = [row for row in held["rows"] if row["state"] == "done"]
-    return {OneHorizon(row["problem"], row["horizon"]): row for row in done}
-
-
-def _write(path: Path, facts: dict[str, Any], rows: dict[OneHorizon, dict[str, Any]]) -> None:
-    names = list(SOLVED)
-    ordered = sorted(rows, key=lambda task: (names.index(task.problem), task.horizon))
-    text = json.dumps({**facts, "rows": [rows[task] for task in ordered]})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (text.replace("}, {", "},\n{") + "\n").encode())
+def _held(results: Results, facts: dict[str, Any]) -> dict[OneHorizon, dict[str, Any]]:
+    """Finished rows of the same commit, limit and number of processes."""
+    commits = {row["source"]: row["commit"] for row in results.read(SOURCES)}
+    return {
+        OneHorizon(row["problem"], row["horizon"]): row
+        for row in results.read(SOLVER)
+        if row["state"] == "done"
+        and commits[row["source"]] == own_source()["commit"]
+        and all(row[name] == value for name, value in facts.items())
+    }
 
 
 def _problems(files: Path | None) -> Iterator[tuple[str, DecPOMDP]]:
@@ -131,19 +122,21 @@ def _place(task: OneHorizon) -> float:
     return horizons.index(task.horizon) / len(horizons)
 
 
-def one_horizon(shared: tuple[dict[str, DecPOMDP], float], task: OneHorizon, tell: Tell) -> dict[str, Any]:
-    """Solve, telling the bounds now and then."""
+def one_horizon(
+    shared: tuple[dict[str, DecPOMDP], float], task: OneHorizon, report: Report
+) -> dict[str, Any]:
+    """Solve, reporting the bounds now and then."""
     problems, seconds = shared
-    problem, told = problems[task.problem], [0.0]
+    problem, reported = problems[task.problem], [0.0]
     dynamics = problem.dynamics  # made before the clock starts
 
-    def report(lower: float, upper: float, elapsed: float) -> None:
-        if elapsed - told[0] > TOLD_EVERY:
-            told[0] = elapsed
-            tell({"value": lower, "upper": upper, "optimal": False, "seconds": round(elapsed, 3)})
+    def bounds(lower: float, upper: float, elapsed: float) -> None:
+        if elapsed - reported[0] > REPORT_EVERY:
+            reported[0] = elapsed
+            report({"value": lower, "upper": upper, "optimal": False, "seconds": round(elapsed, 3)})
 
     began = time.process_time()
-    found = solve(dynamics, problem.steps(task.horizon), seconds=seconds, report=report)
+    found = solve(dynamics, problem.steps(task.horizon), Limits(seconds), report=bounds)
     return {
         "value": found.lower,
         "upper": found.upper,

@@ -1,4 +1,8 @@
-"""Many tasks on many cores: processes with one BLAS thread each, ended at a deadline whatever they do."""
+"""Many tasks on many cores: processes with one BLAS thread each, killed at a deadline whatever they do.
+
+A pool of a library (pebble) would do for results, but not for what a task reports while it runs: a queue that
+processes share can stay locked for good when one of them is killed, so each has a pipe of its own.
+"""
 
 import os
 import time
@@ -12,20 +16,20 @@ from typing import Any, Literal, NamedTuple
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SETTINGS = {**THREADS, "JAX_PLATFORMS": "cpu"}
-"""The surroundings of a process: its core is its own, and an accelerator is nothing to it."""
+"""Environment variables of a process: it has one core and needs no accelerator."""
 TICK = 1.0
 """Seconds after which the caller gets a turn even if nothing happened."""
 
-Tell = Callable[[Any], None]
-"""Sends something to the caller while a task goes on."""
-Work = Callable[[Any, Any, Tell], Any]
-"""Called with what is shared by all tasks, the task and `tell`; a function of a module, not a closure."""
+Report = Callable[[Any], None]
+"""Sends something to the caller while a task runs."""
+Work = Callable[[Any, Any, Report], Any]
+"""Called with what all tasks share, the task and `report`; a function of a module, not a closure."""
 
 
 class Event(NamedTuple):
-    """What a task says: something on the way, its result, or that it ended without one."""
+    """From a task: a report while it runs, its result, or that it ended without one."""
 
-    kind: Literal["told", "done", "ended"]
+    kind: Literal["report", "done", "ended"]
     task: Any
     value: Any = None
 
@@ -47,10 +51,10 @@ def work(
     deadline: float = float("inf"),
     limit: float = float("inf"),
 ) -> Iterator[Event | None]:
-    """Do tasks until there are no more or the deadline (of `time.monotonic`); None when nothing happened.
+    """Run tasks until none is left or until the deadline (of `time.monotonic`); None if nothing happened.
 
     `next_task` is asked whenever a process is free, so that it can look at what came back. A task that
-    takes more than `limit` seconds is ended. What is under way at the deadline is ended without a word.
+    takes more than `limit` seconds is ended. Tasks that run at the deadline are killed without an event.
     A task that fails, or whose process dies (for want of memory, say), is `ended` with the reason.
     """
     if processes < 1:
@@ -69,7 +73,7 @@ def work(
             ready = wait(list(busy), timeout=max(0.0, min(TICK, deadline - time.monotonic())))
             for worker in [busy[line] for line in ready]:  # type: ignore[index]
                 event = _received(worker)
-                if event.kind != "told":
+                if event.kind != "report":
                     del busy[worker.line]
                 if event.kind == "done":
                     idle.append(worker)
@@ -105,8 +109,8 @@ def _serve(function: Work, shared: Any, line: Connection) -> None:
         while True:
             task = line.recv()
             try:
-                answer = "done", function(shared, task, lambda value: line.send(("told", value)))
-            except Exception:  # told to the caller
+                answer = "done", function(shared, task, lambda value: line.send(("report", value)))
+            except Exception:  # sent to the caller
                 answer = "failed", traceback.format_exc()
             line.send(answer)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):

@@ -1,0 +1,1 @@
+"""The tables of the report: each function reads rows and returns Markdown."""
