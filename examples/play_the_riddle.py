@@ -1,4 +1,4 @@
-"""Exact values: what a team is worth in the riddle of the prisoners and the switch, to the last digit.
+"""Exact values: the value of a team in the riddle of the prisoners and the switch, to the last digit.
 
     python examples/play_the_riddle.py
 
@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from marco import EpsilonGreedy, RandomPolicy, Switch, exact_value, optimum, rollout
-from marco.environments.experts import SwitchProtocol
-from marco.environments.render import episode_table
+from marco.environments import Switch, SwitchProtocol, episode_table
+from marco.evaluation import exact_value
+from marco.policies.base import EpsilonGreedy, RandomPolicy
+from marco.rollout import rollout
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
         shorter = Switch(agents=3, horizon=horizon)
         value = exact_value(shorter, SwitchProtocol(shorter.spec))
         exact = Fraction(value).limit_denominator(999)
-        print(f"  T={horizon}  {value:.6f} = {exact}, best {optimum(shorter):.6f}")
+        print(f"  T={horizon}  {value:.6f} = {exact}, best {shorter.optimum:.6f}")
 
 
 if __name__ == "__main__":

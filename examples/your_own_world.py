@@ -13,7 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 import marco
-from marco import ActionComponent, Agent, Categorical, FiniteEnvironment, Spec, Transition
+from marco import Agent, FiniteEnvironment, Spec
+from marco.environments import Transition
+from marco.evaluation import sampled_value
+from marco.learners import init, train
+from marco.types import ActionComponent, Categorical
 
 SPEAKER, LISTENER = 0, 1
 COLOURS = 3
@@ -36,7 +40,7 @@ class Talk(NamedTuple):
     word: Int[Array, ""]
 
 
-class Colours(FiniteEnvironment[Talk]):
+class Colours(FiniteEnvironment):
     """A world without numbers to learn: everything is in its methods. Its chance can be enumerated."""
 
     @property
@@ -82,11 +86,11 @@ def main() -> None:
     """Check, train, show."""
     world = Colours()
     random = marco.RandomPolicy()
-    exact = marco.exact_value(world, random)
-    sampled = marco.sampled_value(jax.random.key(0), world, random, episodes=10_000)
+    exact = marco.evaluate(world, random).mean
+    sampled = sampled_value(jax.random.key(0), world, random, episodes=10_000)
     print(f"random: exact {exact:.4f}, sampled {sampled.mean:.4f} +- {sampled.standard_error:.4f}")
     if abs(sampled.mean - exact) > 4 * sampled.standard_error:
-        raise SystemExit("chance and successor do not agree with what is played.")
+        raise SystemExit("outcome_probabilities and successor do not agree with what is played.")
 
     learner = marco.QLearner(
         mixer="vdn",
@@ -99,11 +103,13 @@ def main() -> None:
         batch_size=64,
         target_update_interval=20,
     )
-    key_begin, key_train, key_show = jax.random.split(jax.random.key(1), 3)
-    state = marco.begin(key_begin, learner, world.spec)
-    state, _ = marco.train(key_train, world, learner, state, 600)
+    key_init, key_train, key_show = jax.random.split(jax.random.key(1), 3)
+    state = init(key_init, learner, world.spec)
+    state, _ = train(key_train, world, learner, state, 600)
     team = learner.greedy(state.learner)
-    print(f"trained on {int(state.samples):,} steps: exact {marco.exact_value(world, team):.4f}, best 1.0000")
+    print(
+        f"trained on {int(state.samples):,} steps: exact {marco.evaluate(world, team).mean:.4f}, best 1.0000"
+    )
 
     talks = marco.rollouts(key_show, world, team, episodes=6)
     colours = SEEN.decode(talks.observation[0, :, SPEAKER])
