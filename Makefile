@@ -18,7 +18,7 @@ test: lint types
 test-all: lint types
 	MARCO_SLOW=1 $(BIN)/pytest -n 2 --dist worksteal
 
-## A run killed twenty times at random moments, where the tests do it once.
+## A run killed twenty times at random moments, where the tests do it twice.
 crash: $(VENV)/dev
 	MARCO_CRASH=1 $(BIN)/pytest tests/runs/test_crash.py
 

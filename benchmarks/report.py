@@ -61,8 +61,10 @@ def _marco_tables(results: Results) -> dict[str, str]:
             *(
                 "switch-default",
                 "switch-default-earlier-draws",
+                "switch-fresh",
                 "bridge-default",
                 "bridge-default-earlier-draws",
+                "bridge-fresh",
             ),
             *("reference-default", "spread-default", "spread-two-cores"),
         ),

@@ -12,7 +12,7 @@ import pytest
 from helpers.tiny_run import KNOWN, QUICK, SEEDS, WORLD, begin, work
 from marco.data.dataset import Dataset
 
-KILLS = 20 if "MARCO_CRASH" in os.environ else 3
+KILLS = 20 if "MARCO_CRASH" in os.environ else 2
 """Every process has to trace what it runs, which takes seconds: `make crash` is patient."""
 
 SECONDS, TOUCHES = 10.0, 60
