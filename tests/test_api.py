@@ -65,6 +65,8 @@ def test_in_a_folder_the_same_call_goes_on_and_another_is_refused(result, tmp_pa
     assert marco.load(folder).facts["world"] == "switch"
     finished = marco.learn(WORLD, **given)  # nothing is left to do
     assert (finished.samples, finished.imagined) == (50, again.imagined)
+    assert [event.phase for event in finished.metrics] == [event.phase for event in found.metrics]
+    assert finished.value == again.value == found.value
     with pytest.raises(ValueError, match="holds a run with another algorithm"):
         marco.learn(WORLD, **given | {"config": settings(lam=1.0)})
     with pytest.raises(ValueError, match="holds a run with another known"):
@@ -113,14 +115,17 @@ def test_the_public_names_are_few_and_all_there():
     with pytest.raises(AttributeError, match="no attribute 'lern'"):
         marco.lern  # noqa: B018
     for room in ("environments", "learners", "model", "tabular"):
-        module = getattr(__import__(f"marco.{room}"), room)
+        module = getattr(marco, room)
         assert all(getattr(module, name) is not None for name in module.__all__)
 
 
 def test_importing_marco_starts_nothing():
-    code = "import sys, marco; print(marco.__version__ != '', 'jax' in sys.modules, 'numpy' in sys.modules)"
+    code = (
+        "import sys, marco; print(marco.__version__ != '', 'jax' in sys.modules, 'numpy' in sys.modules)\n"
+        "print(marco.environments.problem('dectiger').name)\n"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stdout.split() == ["True", "False", "False"], ran.stderr
+    assert ran.stdout.split() == ["True", "False", "False", "dectiger"], ran.stderr
 
 
 def test_programs_are_kept_for_the_next_process():

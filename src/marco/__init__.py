@@ -57,6 +57,9 @@ _HOMES = {
     "rollouts": "marco.rollout",
 }
 
+_ROOMS = ("environments", "learners", "model", "tabular")
+"""Packages with more names, loaded in the same way."""
+
 __all__ = [
     "MAPPO",
     "Agent",
@@ -87,6 +90,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"marco.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'marco' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -23,6 +23,7 @@ from marco.evaluation import Estimate, evaluate
 from marco.model.environment import ModelEnvironment
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy
+from marco.runs.checkpoint import read_metrics
 from marco.runs.config import RunConfig
 from marco.runs.progress import Progress
 from marco.runs.run import TEST_SEED, Run
@@ -48,6 +49,8 @@ class Result:
     """The team's return in the model."""
     env: Environment | HostWorld
     test_episodes: int
+    evaluated: Estimate | None = None
+    """The value, where a folder has it already."""
 
     @cached_property
     def value(self) -> Estimate:
@@ -56,6 +59,8 @@ class Result:
         Exact where that can be had. Else it takes `test_episodes` more real episodes, which are counted in
         `value.steps` and teach the team nothing.
         """
+        if self.evaluated is not None:
+            return self.evaluated
         return evaluate(self.env, self.team, self.test_episodes, seed=TEST_SEED)
 
     @property
@@ -126,6 +131,7 @@ def learn_seeds(
         config.samples,
     )
     ended: list[Event] = []
+    values: list[Estimate | None] = [None] * len(seeds)
 
     def report(event: Event) -> None:
         board.show(event)
@@ -148,7 +154,9 @@ def learn_seeds(
                 report(event)
             marco = run.marco()
             state = marco.restore()
-    return _results(marco, state, ended, tests)
+            ended = [Event(*(row[name] for name in Event._fields[:4])) for row in read_metrics(run.folder)]
+            values = [Estimate(*(row[name] for name in Estimate._fields)) for row in run.result["real"]]
+    return _results(marco, state, ended, tests, values)
 
 
 def default_test_episodes(env: Environment | HostWorld) -> int:
@@ -186,7 +194,9 @@ def _open(
     return run
 
 
-def _results(marco: Marco, state: MarcoState, ended: list[Event], tests: int) -> list[Result]:
+def _results(
+    marco: Marco, state: MarcoState, ended: list[Event], tests: int, values: Sequence[Estimate | None]
+) -> list[Result]:
     return [
         Result(
             team=state.policy(marco.config, index),
@@ -196,6 +206,7 @@ def _results(marco: Marco, state: MarcoState, ended: list[Event], tests: int) ->
             imagined=float(np.asarray(state.imagined)[index]),
             env=marco.env,
             test_episodes=tests,
+            evaluated=values[index],
         )
         for index in range(len(marco.seeds))
     ]

@@ -18,6 +18,7 @@ from marco.environments.enumeration import (
     rows,
     starts,
 )
+from marco.environments.registry import make
 from marco.policies.base import Memory, Policy
 from marco.policies.deploy import TeamPolicy
 from marco.policies.export import as_policy
@@ -50,7 +51,7 @@ class Estimate(NamedTuple):
 
 
 def evaluate(
-    env: Environment | HostWorld,
+    env: Environment | HostWorld | str,
     policy: Policy | TeamPolicy,
     episodes: int = 1_000,
     seed: int | PRNGKeyArray = 0,
@@ -59,6 +60,8 @@ def evaluate(
 
     `seed` is that of the test episodes: a number, or a key of JAX. A team loaded from a file will do, too.
     """
+    if isinstance(env, str):
+        env = make(env)
     if isinstance(policy, TeamPolicy):
         policy = as_policy(policy, env.spec)
     if isinstance(env, FiniteEnvironment):

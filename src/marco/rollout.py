@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment, HostWorld
-from marco.environments.user_code import noted
+from marco.environments.user_code import calling, noted
 from marco.policies.base import Memory, Policy
 from marco.sampling import draw
 from marco.types import Episode, Spec, TimeStep
@@ -24,7 +24,8 @@ def rollout(
     more. Works under `jit` and `vmap`, over keys, environments and policies alike.
     """
     key_reset, key_play = jax.random.split(key)
-    state, first = env.reset(key_reset)
+    with calling(env, "reset"):
+        state, first = env.reset(key_reset)
     check_fit(env.spec, policy, first)
 
     def one_step(carry: Any, keys: Key[Array, " 2"]) -> tuple[Any, Any]:
@@ -33,7 +34,8 @@ def rollout(
         memory, probabilities = policy(memory, timestep)
         actions = draw(key_act, probabilities)
         taken = ~timestep.last if limit is None else ~timestep.last & (state.time < limit)
-        after = env.step(key_step, state, actions)
+        with calling(env, "step"):
+            after = env.step(key_step, state, actions)
         if limit is not None:
             still = (state, timestep._replace(reward=jnp.float32(0.0)))
             after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), after, still)

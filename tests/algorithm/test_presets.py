@@ -82,6 +82,15 @@ def test_a_bad_change_is_refused_by_name(changes, message, monkeypatch):
         MarcoConfig.preset("default", SWITCH, **changes)
 
 
+def test_changes_are_made_at_once_in_any_order():
+    config = MarcoConfig.preset("default", SWITCH, collector="team", team_steps=100)
+    assert (config.collector, config.team_steps) == ("team", 100)
+    none = MarcoConfig.preset("default", SWITCH, **{"model.reward.training": None})
+    assert none.model.reward.training is None
+    qmix = MarcoConfig.preset("default", SWITCH, **{"team.mixer": "qmix"})
+    assert [team.mixer for team in qmix.restarts] == ["qmix"] * 4
+
+
 def test_an_unknown_preset_is_refused(monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     with pytest.raises(ValueError, match="unknown preset 'papers': there are default, paper"):

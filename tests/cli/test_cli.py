@@ -52,6 +52,15 @@ def test_a_users_own_error_keeps_its_traceback(run, tmp_path, monkeypatch):
     assert caught.value.__notes__ == ["MARCO called: my_broken_world:make with the settings {}"]
 
 
+def test_an_error_inside_a_jax_environment_of_the_users_own_keeps_its_traceback(run, tmp_path, monkeypatch):
+    code = "from marco.environments import Switch\nclass Mine(Switch):\n    def observe(self, world):\n"
+    (tmp_path / "my_jax_world.py").write_text(code + "        raise ValueError('my own bug')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="my own bug") as caught:
+        run("play", "my_jax_world:Mine")
+    assert "MARCO called: reset of Mine" in caught.value.__notes__
+
+
 def test_play_shows_an_episode_and_the_exact_value(run):
     out, _, status = run("play", "switch", "--policy", "expert", "--episodes", "2", "--seed", "3")
     assert status == 0
@@ -198,7 +207,7 @@ def test_train_evaluate_and_load(run, tmp_path):
     assert "0.2222" in run("evaluate", str(folder))[0]
     _, err, status = run("train", "switch", "--method", "model-free", "--preset", "paper", *options)
     assert status == 2
-    assert "exists already: choose another --out, or remove it" in err
+    assert "exists already: choose another folder, or remove it" in err
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,8 @@ def test_a_run_starts_from_logged_data(tiny, run, tmp_path, samples, flag):
             ("--team.learning-rat", "1"),
             "there is no option --team.learning-rat: do you mean --team.learning-rate?",
         ),
+        (("--sample", "100"), "there is no option --sample: do you mean --samples?"),
+        (("bridge",), "'bridge' belongs to no option: one environment comes first"),
         (("--lam", "-1"), "lam must not be negative, got -1"),
         (("--lam", "much"), "could not convert string to float: 'much'"),
         (("--collector", "nobody"), "invalid choice"),
@@ -227,6 +229,25 @@ def test_bad_runs_are_refused_before_anything_is_compiled(run, tmp_path, argumen
     assert status == 2
     assert message in err
     assert not folder.exists()
+
+
+def test_a_run_begins_from_the_settings_of_another(tiny, run, tmp_path, monkeypatch):
+    """`--config` has all settings; what is given beside it changes them, in any order."""
+    begun = []
+    monkeypatch.setattr("marco.cli.train.follow", lambda one: begun.append(one.config))
+    run(*TRAIN, "--out", tmp_path / "a", "--lam", "0.5", "--seeds", "2")
+    assert run("train", "--config", tmp_path / "a", "--out", tmp_path / "b")[2] == 0
+    given = ("--samples", "10", "--first-chunk", "10", "--team.learning-rate", "0.5", "--seed", "7")
+    assert run("train", "--config", tmp_path / "a", *given, "--out", tmp_path / "c")[2] == 0
+    first, same, changed = begun
+    assert same == first
+    assert (first.algorithm.lam, first.seeds) == (0.5, (3, 4))
+    assert (changed.algorithm.samples, changed.algorithm.first_chunk, changed.seeds) == (10, 10, (7, 8))
+    assert {one.learning_rate for one in changed.algorithm.restarts} == {0.5}
+    _, err, status = run("train", "--config", tmp_path / "a", "--preset", "paper", "--out", tmp_path / "d")
+    assert (status, "--preset makes settings, which --config has" in err) == (2, True)
+    _, err, status = run("train", "--lam", "0", "switch")
+    assert (status, "name an environment first" in err) == (2, True)
 
 
 def test_tensorboard_that_is_not_installed_is_asked_for(run, tmp_path, monkeypatch):

@@ -52,10 +52,10 @@ class NoJournal:
         raise ValueError("a run in memory cannot be resumed: give it a folder with `out`.")
 
     def keep(self, step: int, state: Any, event: Event) -> None:
-        """Forget."""
+        """Keep nothing."""
 
     def note(self, step: int, event: Event) -> None:
-        """Forget."""
+        """Keep nothing."""
 
 
 NO_JOURNAL = NoJournal()

@@ -87,7 +87,7 @@ class ModelFree:
 
     def _event(self, state: TrainingState, metrics: dict[str, Any], found: list[Estimate]) -> Event:
         samples = np.asarray(state.samples)[:, 0]
-        numbers = {
+        values = {
             "return": [estimate.mean for estimate in found],
             "standard_error": [estimate.standard_error for estimate in found],
             "training_return": metrics["return"],
@@ -98,11 +98,11 @@ class ModelFree:
         }
         if isinstance(self.config.learner, QLearner):
             epsilon = self.config.learner.epsilon
-            numbers["epsilon"] = [float(epsilon(jnp.int32(count))) for count in samples]
+            values["epsilon"] = [float(epsilon(jnp.int32(count))) for count in samples]
         # Whole updates only: a run can end a little below its budget.
         spent = int(samples.max()) + self.most_per_update > self.config.samples
         progress = 1.0 if spent else float(samples.mean()) / self.config.samples
-        return Event("train", 0, int(samples.min()), numbers, progress)
+        return Event("train", 0, int(samples.min()), values, progress)
 
     def _train_to(
         self, target: int, keys: jax.Array, state: TrainingState

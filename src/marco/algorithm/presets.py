@@ -31,7 +31,8 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     if preset not in get_args(PresetName):
         raise ValueError(f"unknown preset {preset!r}: there are {', '.join(get_args(PresetName))}.")
     build = _paper if preset == "paper" else _default
-    changes = {name: value for name, value in changes.items() if value is not None}
+    optional = ("samples", "learner")
+    changes = {name: value for name, value in changes.items() if value is not None or name not in optional}
     learner = changes.pop("learner", None)
     by_hand = bool({"team", "team.mixer"} & set(changes)) or learner is not None
     given = Given(learner, None, by_hand, changes.get("samples"), changes.get("final_updates"))
@@ -41,26 +42,27 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     return apply_changes(build(spec, given), changes)
 
 
-def apply_changes(config: Any, changes: Changes) -> Any:
-    """A configuration with fields changed by (dotted) name; a near miss is answered by the name meant."""
-    for name, value in changes.items():
-        config = _with(config, name.split("."), name, value)
-    return config
+def apply_changes(config: Any, changes: Changes, within: str = "") -> Any:
+    """A configuration with fields changed by (dotted) name, all at once, so that their order does not matter.
 
-
-def _with(config: Any, path: list[str], name: str, value: Any) -> Any:
-    first, *rest = path
-    if isinstance(config, tuple) and first.isdigit() and int(first) < len(config):
-        index = int(first)
-        inner = _with(config[index], rest, name, value) if rest else value
-        return (*config[:index], inner, *config[index + 1 :])
+    A near miss is answered by the name meant.
+    """
+    direct: Changes = {}
+    nested: dict[str, Changes] = {}
     known = [field.name for field in fields(config)] if is_dataclass(config) else []
-    if first not in known:
-        meant = get_close_matches(first, known, 1, cutoff=0.5)
-        hint = f": do you mean {meant[0]!r}?" if meant else f": there are {', '.join(known) or 'none'}."
-        raise ValueError(f"there is no setting {name!r}{hint}")
-    inner = _with(getattr(config, first), rest, name, value) if rest else value
-    return replace(config, **{first: inner})
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        if first not in known:
+            meant = get_close_matches(first, known, 1, cutoff=0.5)
+            hint = f"do you mean {meant[0]!r}?" if meant else f"there are {', '.join(known) or 'none'}."
+            raise ValueError(f"there is no setting {within + name!r}: {hint}")
+        if rest:
+            nested.setdefault(first, {})[rest] = value
+        else:
+            direct[first] = value
+    for first, inner in nested.items():
+        direct[first] = apply_changes(direct.get(first, getattr(config, first)), inner, f"{within}{first}.")
+    return replace(config, **direct)
 
 
 def _paper(spec: Spec, given: Given) -> MarcoConfig:

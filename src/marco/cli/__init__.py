@@ -46,7 +46,7 @@ def main() -> None:
     except Exception as error:
         if not _is_a_mistake(error):
             raise
-        _fail(str(error))
+        _fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
 
 
 def _is_a_mistake(error: Exception) -> bool:

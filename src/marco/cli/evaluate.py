@@ -24,8 +24,8 @@ class Evaluate:
 
     run_folder: Annotated[Path, tyro.conf.Positional]
     """The folder of a run."""
-    episodes: int = 1_000
-    """Test episodes, where the exact value cannot be had."""
+    episodes: int | None = None
+    """Test episodes, where the exact value cannot be had; as many as the run itself took, if not given."""
     seed: int = TEST_SEED
     """The seed of the test episodes."""
     json: bool = False
@@ -57,11 +57,14 @@ def main(arguments: list[str]) -> None:
         columns = ("seed", "mean", "interval", "exact", "episodes")
         table.add_row(*(cell(row[column]) for column in columns), cell(optimum))
     console.print(table)
+    if steps := sum(row["steps"] for row in rows):
+        console.print(f"{steps:,} real steps were taken for this.")
 
 
 def _row(run: Run, seed: int, file: Path, options: Evaluate) -> dict[str, Any]:
     policy = load_policy(file, run.env.spec)
-    estimate = evaluate(run.env, policy, options.episodes, seed=options.seed)
+    episodes = run.config.test_episodes if options.episodes is None else options.episodes
+    estimate = evaluate(run.env, policy, episodes, seed=options.seed)
     return {
         "seed": seed,
         "mean": estimate.mean,

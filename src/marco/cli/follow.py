@@ -1,13 +1,11 @@
 """A run on the command line: progress, Ctrl-C, and the table and figure at the end."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 from rich.table import Table
 
 from marco.cli.common import cell, console
-from marco.environments.user_code import is_noted
 from marco.runs.checkpoint import read_metrics
 from marco.runs.figures import run_figure
 from marco.runs.interrupt import stopping
@@ -21,26 +19,15 @@ def follow(run: Run) -> None:
     how = f"marco resume {run.folder}" if resumable else f"the last evaluation's team is in {run.folder}"
     before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder) if "seconds" in row]
     progress = Progress(console, run.phases, run.config.algorithm.samples, before)
-    with stopping(how) as stop, progress.live(), closing(run.follow()) as events, _saying(how):
+    with stopping(how) as stop, progress.live(), closing(run.follow()) as events:
         for event in events:
             progress.show(event)
             if stop.asked and event.phase != "done":
                 break
     if event.phase != "done":
-        console.print(f"Stopped. Nothing is lost: {how}", soft_wrap=True)
+        console.print(f"Stopped. {'Nothing is lost: ' if resumable else ''}{how}", soft_wrap=True)
         sys.exit(130)
     show_result(run)
-
-
-@contextmanager
-def _saying(how: str) -> Iterator[None]:
-    """Say how to go on below the traceback of an error that the user's own code raised."""
-    try:
-        yield
-    except Exception as error:
-        if is_noted(error):
-            error.add_note(f"Nothing is lost: {how}")
-        raise
 
 
 def show_result(run: Run) -> None:

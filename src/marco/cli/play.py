@@ -8,7 +8,7 @@ import jax
 import tyro
 
 from marco.cli.common import console
-from marco.cli.settings import parse_with_rest, refuse_unknown, take_env
+from marco.cli.settings import options_of, parse_with_rest, refuse_unknown, take_env
 from marco.compilation import keep_compiled
 from marco.environments.base import Environment, FiniteEnvironment, HostWorld, expert_of, optimum_of
 from marco.environments.registry import make
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     """Play and show."""
     options, rest = parse_with_rest(Play, arguments, PROG)
     settings, rest = take_env(rest)
-    refuse_unknown(rest, [f"--{name}" for name in Play.__dataclass_fields__])
+    refuse_unknown(rest, options_of(Play))
     keep_compiled()
     folder = Path(options.env)
     if (folder / "config.json").exists():

@@ -4,6 +4,7 @@ Settings are the fields of the configurations themselves, checked by their types
 """
 
 import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import field, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -56,22 +57,25 @@ def take_env(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 def table_of(options: Any, arguments: list[str]) -> tuple[Any, int]:
     """The tables of the environment that a planning command names, and the horizon."""
     from marco.environments.catalogue import CATALOGUE
-    from marco.environments.registry import problem
+    from marco.environments.registry import make, problem
 
     settings, rest = take_env(arguments)
-    refuse_unknown(rest, [f"--{one.name.replace('_', '-')}" for one in fields(options)])
-    default = CATALOGUE[options.problem].horizon if options.problem in CATALOGUE else None
-    horizon = settings.pop("horizon", None) if options.horizon is None else options.horizon
-    horizon = default if horizon is None else horizon
+    refuse_unknown(rest, options_of(type(options)))
+    name, horizon = options.problem, options.horizon
+    if ":" in name:  # a function of the user's own may take a horizon, and its environment has one
+        horizon = make(name, **settings).spec.horizon if horizon is None else horizon
+        return problem(name, **settings), horizon
+    given = settings.pop("horizon", None)
+    default = CATALOGUE[name].horizon if name in CATALOGUE else None
+    horizon = next((one for one in (horizon, given, default) if one is not None), None)
     if horizon is None:
-        raise ValueError(f"{options.problem} does not say how long an episode lasts: give --horizon.")
-    return problem(options.problem, **settings), horizon
+        raise ValueError(f"{name} does not say how long an episode lasts: give --horizon.")
+    return problem(name, **settings), horizon
 
 
-def take_changes(config: Any, arguments: list[str], prog: str) -> dict[str, Any]:
-    """The fields of a configuration that the arguments change, by dotted name."""
+def take_changes(config: Any, arguments: list[str], prog: str, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a configuration that the arguments give, by dotted name; `also` has other options."""
     settings = _settings_type(config)
-    options = [f"--{name.replace('_', '-')}" for name in _names(config)]
     parsed, rest = tyro.cli(
         settings,
         args=arguments,
@@ -80,8 +84,20 @@ def take_changes(config: Any, arguments: list[str], prog: str) -> dict[str, Any]
         config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff),
         return_unknown_args=True,
     )
-    refuse_unknown(rest, options)
-    return dict(_changes(config, parsed))
+    leaves = dict(_leaves(parsed))
+    refuse_unknown(rest, [*also, *(option_of(name) for name in leaves)])
+    given = {word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")}
+    return {name: value for name, value in leaves.items() if name in given}
+
+
+def option_of(name: str) -> str:
+    """A setting as an option."""
+    return f"--{name.replace('_', '-')}"
+
+
+def options_of(command: type[Any]) -> list[str]:
+    """The options of a command itself."""
+    return [option_of(one.name) for one in fields(command)]
 
 
 def refuse_unknown(rest: list[str], options: list[str]) -> None:
@@ -89,6 +105,8 @@ def refuse_unknown(rest: list[str], options: list[str]) -> None:
     if not rest:
         return
     word = rest[0].partition("=")[0]
+    if not word.startswith("-"):
+        raise ValueError(f"{word!r} belongs to no option: one environment comes first, then the options.")
     meant = get_close_matches(word, options, 1, cutoff=0.6)
     hint = f"do you mean {meant[0]}?" if meant else "--help lists the options."
     raise ValueError(f"there is no option {word}: {hint}")
@@ -106,26 +124,14 @@ def _settings_type(config: Any) -> type[Any]:
     return make_dataclass("Settings", concrete, bases=(type(config),), frozen=True, kw_only=True)
 
 
-def _names(config: Any, prefix: str = "") -> list[str]:
-    names = []
+def _leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a configuration and of its parts, by dotted name."""
     for one in fields(config):
         value = getattr(config, one.name)
         if is_dataclass(value):
-            names += _names(value, f"{prefix}{one.name}.")
+            yield from _leaves(value, f"{prefix}{one.name}.")
         elif prefix or one.name not in HIDDEN:
-            names.append(f"{prefix}{one.name}")
-    return names
-
-
-def _changes(before: Any, after: Any, prefix: str = "") -> Any:
-    for one in fields(before):
-        old, new = getattr(before, one.name), getattr(after, one.name)
-        if old == new:
-            continue
-        if is_dataclass(old) and type(old) is type(new):
-            yield from _changes(old, new, f"{prefix}{one.name}.")
-        else:
-            yield f"{prefix}{one.name}", new
+            yield f"{prefix}{one.name}", value
 
 
 def _literal(value: str) -> Any:

@@ -15,13 +15,20 @@ from marco.algorithm.presets import apply_changes
 from marco.api import default_test_episodes
 from marco.cli.each_seed import commands, run_together
 from marco.cli.follow import follow
-from marco.cli.settings import parse_with_rest, take_changes, take_env, wants_help
+from marco.cli.settings import (
+    option_of,
+    options_of,
+    parse_with_rest,
+    take_changes,
+    take_env,
+    wants_help,
+)
 from marco.compilation import keep_compiled
 from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import make
-from marco.learners.presets import LearnerName, make_learner
-from marco.runs.config import Logged, RunConfig, read_config
+from marco.learners.presets import LearnerName, LearnerPreset, make_learner
+from marco.runs.config import Logged, Method, RunConfig, read_config
 from marco.runs.run import Run
 from marco.types import Episode
 
@@ -40,9 +47,9 @@ class Train:
     world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")] = None
     """An environment: a built-in name, a table, a .dpomdp file, jaxmarl:NAME, or package.module:function (see
     `marco worlds`)."""
-    method: Literal["marco", "model-free"] = "marco"
+    method: Method = "marco"
     """How to learn: in a learned model, or from real steps alone."""
-    preset: Literal["default", "paper", "free-samples"] = "default"
+    preset: Literal["default", "paper", "free-samples"] | None = None
     """default: the best we know for few samples; paper: the paper's numbers; free-samples (model-free only):
     for environments whose steps cost nothing."""
     learner: LearnerName | None = None
@@ -76,18 +83,18 @@ class Train:
 
 def main(arguments: list[str]) -> None:
     """Train, and save the team."""
-    options, rest = parse_with_rest(Train, [a for a in arguments if a not in ("-h", "--help")], PROG)
+    options, rest = _parse(arguments)
     if wants_help(arguments):
         _show_help(options, rest)
     base = read_config(options.config) if options.config else None
     settings, rest = take_env(rest)
     world, settings = _world(options, base, settings)
-    _check_options(options)
+    _check_options(options, base)
     env = make(world, **settings)
     algorithm = _algorithm(options, base, env, rest, f"{PROG} {world}")
     seeds = _seeds(options, base)
     if len(seeds) > 1 and not isinstance(env, Environment):
-        out = options.out or Path("runs") / f"{env.spec.name}-{options.method}"
+        out = options.out or Path("runs") / f"{env.spec.name}-{_method(algorithm)}"
         sys.exit(run_together(commands(["train", *arguments], seeds, out)))
     chunks, logged = _logged(options, world, settings, env, seeds)
     if logged is not None and isinstance(algorithm, MarcoConfig):
@@ -99,15 +106,23 @@ def main(arguments: list[str]) -> None:
         seeds=seeds,
         test_episodes=_test_episodes(options, base, env),
         world_settings=settings,
-        preset=options.preset if base is None else base.preset,
+        preset=(options.preset or "default") if base is None else base.preset,
         logged=logged,
-        tensorboard=options.tensorboard,
+        tensorboard=options.tensorboard or (base is not None and base.tensorboard),
     )
     out = options.out or Path("runs") / f"{env.spec.name}-{config.method}-{seeds[0]}"
     run = Run(out, config, env)
     run.create(chunks)
     keep_compiled()
     follow(run)
+
+
+def _parse(arguments: list[str]) -> tuple[Train, list[str]]:
+    """The options, and the settings that are left; the environment comes first."""
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    world = words.pop(0) if words and not words[0].startswith("-") else None
+    options, rest = parse_with_rest(Train, words, PROG)
+    return replace(options, world=world), rest
 
 
 def _show_help(options: Train, rest: list[str]) -> None:
@@ -128,7 +143,7 @@ def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> 
     if options.world is not None:
         return options.world, settings
     if base is None or base.world is None:
-        raise ValueError("name an environment, as in marco train switch (marco worlds lists them).")
+        raise ValueError("name an environment first, as in marco train switch (marco worlds lists them).")
     return base.world, base.world_settings | settings
 
 
@@ -146,31 +161,37 @@ def _test_episodes(options: Train, base: RunConfig | None, env: Environment | Ho
     return default_test_episodes(env) if base is None else base.test_episodes
 
 
-def _check_options(options: Train) -> None:
+def _check_options(options: Train, base: RunConfig | None) -> None:
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {options.seeds}.")
-    if options.method == "marco":
+    if base is not None:
+        for name in ("preset", "learner", "evaluate_every"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"{option_of(name)} makes settings, which --config has: leave one out.")
+        if base.known:
+            raise ValueError(f"{options.config} is of a run with known functions: begin it by marco.learn.")
+    elif options.method == "marco":
         if options.preset == "free-samples":
             raise ValueError("--preset free-samples is for --method model-free: MARCO has default and paper.")
         if options.evaluate_every is not None:
             raise ValueError("--evaluate-every is for --method model-free: MARCO is evaluated at its end.")
-        return
-    for name in ("data", "restarts"):
-        if getattr(options, name):
-            raise ValueError(f"--{name} is for --method marco.")
+    if (options.method if base is None else base.method) == "model-free":
+        for name in ("data", "restarts"):
+            if getattr(options, name):
+                raise ValueError(f"--{name} is for --method marco.")
 
 
 def _algorithm(
     options: Train, base: RunConfig | None, env: Environment | HostWorld, rest: list[str], prog: str
 ) -> MarcoConfig | ModelFreeConfig:
     if base is not None:
+        changes = take_changes(base.algorithm, rest, prog, options_of(Train))
         own = {} if options.samples is None else {"samples": options.samples}
-        start = apply_changes(base.algorithm, own)
-        return _restarted(_changed(start, take_changes(start, rest, prog)), options)
+        return _restarted(_changed(base.algorithm, own | changes), options)
     if options.method == "model-free":
         config = _model_free_preset(options, env)
-        return apply_changes(config, take_changes(config, rest, prog))
-    changes = take_changes(_preset(options, env), rest, prog)
+        return apply_changes(config, take_changes(config, rest, prog, options_of(Train)))
+    changes = take_changes(_preset(options, env), rest, prog, options_of(Train))
     given = {"samples": options.samples, "learner": options.learner}
     return _restarted(MarcoConfig.preset(_preset_name(options), env.spec, **given, **changes), options)
 
@@ -198,15 +219,15 @@ def _preset_name(options: Train) -> PresetName:
 def _restarted(config: Any, options: Train) -> Any:
     if options.restarts is None:
         return config
-    if not isinstance(config, MarcoConfig):
-        raise ValueError("--restarts is for --method marco.")
     if options.restarts < 0:
         raise ValueError(f"--restarts must not be negative, got {options.restarts}.")
     return replace(config, restarts=tuple(islice(cycle(config.final_learners), options.restarts)))
 
 
 def _model_free_preset(options: Train, env: Environment | HostWorld) -> ModelFreeConfig:
-    preset = "sample-efficient" if options.preset == "default" else options.preset
+    preset: LearnerPreset = "sample-efficient"
+    if options.preset in ("paper", "free-samples"):
+        preset = options.preset
     samples = 100_000 if options.samples is None else options.samples
     # In a host environment test episodes are real steps, taken one by one: few will do.
     share = 20 if isinstance(env, Environment) else 5
@@ -214,7 +235,7 @@ def _model_free_preset(options: Train, env: Environment | HostWorld) -> ModelFre
     return ModelFreeConfig(make_learner(preset, env.spec, options.learner), samples, every)
 
 
-def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Literal["marco", "model-free"]:
+def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Method:
     return "marco" if isinstance(algorithm, MarcoConfig) else "model-free"
 
 

@@ -25,7 +25,9 @@ def main(arguments: list[str]) -> None:
             if entry.kind == kind:
                 table.add_row(f"[bold]{name}[/bold]\n{entry.summary}", *_cells(entry))
         console.print(table)
-    console.print("actions: per agent; sees: columns of an observation; state: columns of the central state.")
+    console.print(
+        "actions: per agent; sees: dimensions of an observation; state: dimensions of the central state."
+    )
     console.print("The optimum of a table: marco solve NAME --horizon STEPS")
     console.print("\n[bold]Other environments[/bold]")
     others = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

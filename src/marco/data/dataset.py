@@ -78,7 +78,7 @@ class Dataset:
         shape = np.asarray(chunk.state).shape
         if (shape[0], shape[1], shape[3]) != needed:
             raise ValueError(
-                f"{path} holds {shape[0]} seeds of {shape[1] - 1} steps and {shape[3]} state columns; "
+                f"{path} holds {shape[0]} seeds of {shape[1] - 1} steps and {shape[3]} state dimensions; "
                 f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
             )
         return chunk
@@ -94,11 +94,11 @@ def read_chunk(path: Path) -> Episode:
 
 def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
     """The shapes of a chunk's arrays without seeds and episodes: time first."""
-    moments, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
+    timesteps, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
     return {
-        "observation": (moments, team, spec.observation_width),
-        "state": (moments, spec.state_width),
-        "available": (moments, team, spec.num_actions),
+        "observation": (timesteps, team, spec.observation_width),
+        "state": (timesteps, spec.state_width),
+        "available": (timesteps, team, spec.num_actions),
         "actions": (steps, team),
         "reward": (steps,),
         "terminated": (steps,),

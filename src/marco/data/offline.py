@@ -104,15 +104,15 @@ def _padded(spec: Spec, number: int, one: LoggedEpisode) -> list[np.ndarray]:
     available = one.available
     if available is None:
         available = np.broadcast_to(spec.actions_exist, (steps + 1, *spec.actions_exist.shape))
-    moments = [np.asarray(leaf) for leaf in (one.observation, one.state, available)]
-    if any(len(leaf) != steps + 1 for leaf in moments) or len(one.reward) != steps:
+    timesteps = [np.asarray(leaf) for leaf in (one.observation, one.state, available)]
+    if any(len(leaf) != steps + 1 for leaf in timesteps) or len(one.reward) != steps:
         raise ValueError(
-            f"episode {number} has {steps} actions: it needs as many rewards, and one moment more of "
+            f"episode {number} has {steps} actions: it needs as many rewards, and one timestep more of "
             "observation, state and available."
         )
     last = np.arange(spec.horizon) == steps - 1
     return [
-        *(np.concatenate([leaf, np.repeat(leaf[-1:], idle, axis=0)]) for leaf in moments),
+        *(np.concatenate([leaf, np.repeat(leaf[-1:], idle, axis=0)]) for leaf in timesteps),
         np.concatenate([actions, np.repeat(actions[-1:], idle, axis=0)]),
         np.concatenate([np.asarray(one.reward, np.float32), np.zeros(idle, np.float32)]),
         last & one.terminated,

@@ -9,7 +9,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -42,7 +42,9 @@ def make(name: str, **settings: Any) -> Environment | HostWorld:
     _check_settings(name, left, (*accepted, *adapted), takes_any=False)
     with nullcontext() if _is_ours(name) else noted(f"spec of {name}"):
         env.spec  # noqa: B018  (a bad size is refused here, not at the first step)
-    _NAMES[id(env)] = (weakref.ref(env), name, settings)
+    with suppress(TypeError):  # some objects cannot be remembered, and need not be
+        _NAMES[id(env)] = (weakref.ref(env), name, settings)
+        weakref.finalize(env, _NAMES.pop, id(env), None)
     return env
 
 
@@ -117,7 +119,9 @@ def _adapt(made: Any, name: str, settings: dict[str, Any]) -> tuple[Environment 
         takes = ("horizon", "reward")
         _check_settings(name, settings, takes, takes_any=False)
         return JaxMARLWorld(made, **settings), takes
-    if isinstance(made, HostWorld) and isinstance(made.spec, Spec):
+    with noted(f"spec of {name}"):
+        is_host = isinstance(made, HostWorld) and isinstance(made.spec, Spec)
+    if is_host:
         return made, ()
     raise ValueError(
         f"{name} returned {made!r}, which is no environment: return an Environment or a HostWorld of marco, "

@@ -1,7 +1,7 @@
 """Errors of code that is not MARCO's: they keep their traceback and get a note of what was called."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from marco.environments.base import WorldError
@@ -24,6 +24,13 @@ def noted(call: str) -> Iterator[None]:
         if not is_noted(error):
             error.add_note(MARK + call)
         raise
+
+
+def calling(env: Any, what: str) -> AbstractContextManager[None]:
+    """`noted` for an environment of the user's own; MARCO's own environments need no note."""
+    if type(env).__module__.split(".")[0] == "marco":
+        return nullcontext()
+    return noted(f"{what} of {type(env).__name__}")
 
 
 def is_noted(error: BaseException) -> bool:

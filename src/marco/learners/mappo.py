@@ -25,8 +25,8 @@ class ActorCritic(eqx.Module):
 
     def value(self, state: Float[Array, "T B S"]) -> Float[Array, "T B"]:
         """The critic's values; it is given the time, since the horizon is finite."""
-        moments = state.shape[0]
-        clock = jnp.broadcast_to(jnp.linspace(0.0, 1.0, moments)[:, None, None], (*state.shape[:-1], 1))
+        timesteps = state.shape[0]
+        clock = jnp.broadcast_to(jnp.linspace(0.0, 1.0, timesteps)[:, None, None], (*state.shape[:-1], 1))
         return self.critic(jnp.concatenate([state, clock], axis=-1))[..., 0]
 
 

@@ -132,18 +132,18 @@ def groups(learners: Sequence[Learner]) -> list[Group]:
 def race(
     keys: RestartKeys,
     envs: EnvironmentsAt,
-    judge: Environment,
+    model: Environment,
     learners: Sequence[Learner],
     updates: int,
     continued: TrainingState | None = None,
 ) -> Iterator[Race]:
     """Train one team per learner from scratch in every seed's environment, and keep the best so far.
 
-    After every segment all teams are evaluated in `judge`. With `continued` there is one team, which is
+    After every segment all teams are evaluated in `model`. With `continued` there is one team, which is
     trained on from that state (axis S) and kept as it ends.
     """
     parts = groups(learners)
-    spec = judge.spec
+    spec = model.spec
     states = [init_all(keys.of(part.members).init, part.learner, spec) for part in parts]
     if continued is not None:
         states = [jax.tree.map(lambda leaf: leaf[:, None], continued)]
@@ -159,7 +159,7 @@ def race(
         states = [state for state, _ in _run(train_all, calls, parts, compile_first=number == 1)]
         policies = [greedy_all(part.learner, state) for part, state in zip(parts, states, strict=True)]
         asked = [
-            (keys.of(part.members).evaluate, policy, judge)
+            (keys.of(part.members).evaluate, policy, model)
             for part, policy in zip(parts, policies, strict=True)
         ]
         values = _run(evaluate_all, asked, parts, compile_first=number == 1)
@@ -172,14 +172,14 @@ def race(
 
 
 def evaluate_again(
-    keys: RestartKeys, judge: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
+    keys: RestartKeys, model: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
 ) -> Float[np.ndarray, " S"]:
     """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen."""
     parts, kinds = groups(learners), distinct(learners)
     calls = []
     for part in parts:  # of the same shapes as in the race: nothing is compiled again
         policy = best[kinds.index(part.learner)].policy
-        calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), judge))
+        calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), model))
     found = [np.asarray(value) for value in side_by_side(_call(evaluate_all), calls)]
     means = [
         np.concatenate([value for part, value in zip(parts, found, strict=True) if part.learner == kind], 1)

@@ -40,7 +40,6 @@ class RandomPolicy(Policy):
     """Every available action with the same probability."""
 
     def start(self) -> Memory:
-        """Nothing is remembered."""
         return ()
 
     def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:

@@ -27,6 +27,10 @@ LAYERS = {
 
 def save_policy(path: Path, policy: RecurrentPolicy) -> None:
     """Write a team so that numpy alone can play it."""
+    if policy.stochastic:
+        raise ValueError(
+            "a saved team acts greedily, and this one draws its actions: save `learner.greedy(...)`."
+        )
     team = policy.network
     spec = team.spec
     agents = [

@@ -28,7 +28,6 @@ class RunJournal:
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / "checkpoint.npz"
         self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
-        self._trim_metrics()
         self._before = time.perf_counter()
 
     def restore(self, like: Any) -> Any:
@@ -85,8 +84,8 @@ class RunJournal:
             raise ValueError(f"{self._file} has another format than this MARCO reads: delete it, and resume.")
         return arrays
 
-    def _trim_metrics(self) -> None:
-        """Drop the lines of phases that will be done again, and a line torn by a crash."""
+    def trim_metrics(self) -> None:
+        """Before a run goes on: drop the lines of phases that will be done again, and a torn line."""
         kept = [row for row in read_metrics(self._folder) if row["step"] <= self.latest]
         lines = "".join(json.dumps(row) + "\n" for row in kept)
         write_atomically(self._folder / "metrics.jsonl", lines.encode())

@@ -4,7 +4,7 @@ import json
 import platform
 import shlex
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -105,7 +105,13 @@ def read_config(path: Path) -> RunConfig:
 
 def as_json(config: Any) -> Any:
     """A configuration in plain dictionaries, lists and numbers, as config.json has it."""
-    return json.loads(json.dumps(_converter().unstructure(config)))
+    try:
+        return json.loads(json.dumps(_converter().unstructure(config)))
+    except TypeError as error:
+        raise ValueError(
+            f"the settings cannot be written to config.json: {error}. Give the environment numbers, "
+            "words and lists as settings, or make it in Python."
+        ) from error
 
 
 def _version(library: str) -> str:
@@ -137,9 +143,11 @@ def _converter() -> Any:
 
 def _learner_as_dict(converter: Any, learner: Any) -> dict[str, Any]:
     kind = type(learner).__name__
-    if kind in LEARNERS:
+    if type(learner) is LEARNERS.get(kind):
         return {"kind": kind, **converter.unstructure(learner, LEARNERS[kind])}
-    return {"kind": f"{type(learner).__module__}:{kind}", "settings": repr(learner)}
+    # What is no dataclass shows its address, which no other process has.
+    settings = repr(learner) if is_dataclass(learner) else ""
+    return {"kind": f"{type(learner).__module__}:{kind}", "settings": settings}
 
 
 def _learner_from_dict(converter: Any, value: dict[str, Any]) -> Learner:

@@ -18,21 +18,21 @@ class Stop:
 def stopping(how_to_resume: str) -> Iterator[Stop]:
     """The first Ctrl-C asks; the second ends the process at once, which is as safe."""
     stop = Stop()
-    told, tell = socket.socketpair()
-    tell.setblocking(False)
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
 
     def watch() -> None:
-        if told.recv(1):
+        if reader.recv(1):
             stop.asked = True
             print("\nStopping soon; Ctrl-C again stops at once. Nothing is lost.", flush=True)
-        if told.recv(1):
+        if reader.recv(1):
             # The cursor may have been hidden by what is shown live.
             print(f"\x1b[?25h\nStopped. Nothing is lost: {how_to_resume}", flush=True)
             os._exit(130)
 
-    # A handler in Python waits for compiled code to end, which may take minutes: so a thread is told.
+    # A handler in Python waits for compiled code to end, which may take minutes: so a thread listens.
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    nobody = signal.set_wakeup_fd(tell.fileno())
+    nobody = signal.set_wakeup_fd(writer.fileno())
     watcher = Thread(target=watch, daemon=True)
     watcher.start()
     try:
@@ -40,6 +40,6 @@ def stopping(how_to_resume: str) -> Iterator[Stop]:
     finally:
         signal.set_wakeup_fd(nobody)
         signal.signal(signal.SIGINT, before)
-        tell.close()  # the watcher reads the end, and ends
+        writer.close()  # the watcher reads the end, and ends
         watcher.join()
-        told.close()
+        reader.close()

@@ -31,8 +31,9 @@ from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
 from marco.data.dataset import Dataset
 from marco.data.storage import write_atomically
-from marco.environments.base import Environment, HostWorld, optimum_of
+from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
 from marco.environments.registry import make
+from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
 from marco.model.inputs import ComponentName
@@ -108,7 +109,7 @@ class Run:
         """Refuse to go on with a run of other settings."""
         stored = json.loads((self.folder / "config.json").read_text())
         for name, ours in as_json(self.config).items():
-            if stored.get(name) != ours:
+            if stored.get(name) != ours and name not in ("preset", "tensorboard"):
                 raise ValueError(
                     f"{self.folder} holds a run with another {name}: choose another folder, or the settings "
                     "that it was begun with."
@@ -129,7 +130,7 @@ class Run:
 
     def follow(self) -> Generator[Event, None, None]:
         """Run, or go on, to the end; then the teams and their values are in the folder."""
-        with alone(self.folder), self._board() as board:
+        with alone(self.folder), self._board() as board, self._noting():
             follow = self._follow_marco if self.config.method == "marco" else self._follow_model_free
             for event in follow():
                 if board and event.phase == "done":
@@ -142,6 +143,7 @@ class Run:
 
     def _follow_marco(self) -> Iterator[Event]:
         marco = self.marco()
+        RunJournal(self.folder).trim_metrics()
         with compiled_ahead(marco) as events:
             for event, state in events:
                 if event.phase == "done":
@@ -168,6 +170,16 @@ class Run:
         if isinstance(config.algorithm, MarcoConfig):
             return Marco(self.env, config.algorithm, config.seeds, dataset, journal, self.known)
         return ModelFree(self.env, config.algorithm, config.seeds, config.test_episodes)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Say below an error of the environment or the learner how to go on."""
+        try:
+            yield
+        except Exception as error:
+            if self.config.method == "marco" and (is_noted(error) or isinstance(error, WorldError)):
+                error.add_note(f"Nothing is lost: marco resume {self.folder}")
+            raise
 
     @contextmanager
     def _board(self) -> Iterator[TensorBoard | None]:
@@ -209,7 +221,7 @@ class Run:
 def check_free(path: Path) -> None:
     """Refuse a folder that holds anything."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} exists already: choose another --out, or remove it.")
+        raise ValueError(f"{path} exists already: choose another folder, or remove it.")
 
 
 def check_savable(learner: Learner, spec: Spec) -> None:

@@ -47,6 +47,9 @@ class PettingZooWorld:
     end of the episode whoever acted last is still present, so that the true last observation is not lost.
     """
 
+    optimum: float | None = None
+    """The value of the best team is not known."""
+
     def __init__(
         self,
         env: ParallelEnv | Callable[..., ParallelEnv],
