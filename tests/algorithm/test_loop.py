@@ -293,6 +293,16 @@ def test_a_damaged_or_foreign_file_is_named(whole, tmp_path):
         RunJournal(tmp_path)
 
 
+def test_who_only_reads_a_run_leaves_its_metrics_alone(tmp_path):
+    """`marco model` may look at a run that goes on in another process: its last lines are not yet kept."""
+    line = json.dumps({"step": 5, "phase": "collect"}) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(line)
+    journal = RunJournal(tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_text() == line
+    journal.note(1, Event("collect", 0, 20, {}))
+    assert [row["step"] for row in _metrics(tmp_path)] == [1]
+
+
 class Spy:
     """The tiny riddle as a host world that writes down all that is asked of it."""
 

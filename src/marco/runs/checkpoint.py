@@ -28,7 +28,7 @@ class RunJournal:
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / "checkpoint.npz"
         self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
-        self._before = time.perf_counter()
+        self._before, self._trimmed = time.perf_counter(), False
 
     def restore(self, like: Any) -> Any:
         """The state at the last checkpoint, in the structure of `like`."""
@@ -66,6 +66,8 @@ class RunJournal:
 
     def note(self, step: int, event: Event) -> None:
         """Write the metrics, with the seconds since those before."""
+        if not self._trimmed:  # by who writes: who only reads must leave a live run alone
+            self._trim_metrics()
         now = time.perf_counter()
         seconds, self._before = now - self._before, now
         row = {"step": step, **event._asdict(), "seconds": round(seconds, 3)}
@@ -84,8 +86,9 @@ class RunJournal:
             raise ValueError(f"{self._file} has another format than this MARCO reads: delete it, and resume.")
         return arrays
 
-    def trim_metrics(self) -> None:
-        """Before a run goes on: drop the lines of phases that will be done again, and a torn line."""
+    def _trim_metrics(self) -> None:
+        """As a run goes on: drop the lines of phases that are done again, and a line torn by a crash."""
+        self._trimmed = True
         kept = [row for row in read_metrics(self._folder) if row["step"] <= self.latest]
         lines = "".join(json.dumps(row) + "\n" for row in kept)
         write_atomically(self._folder / "metrics.jsonl", lines.encode())

@@ -143,7 +143,6 @@ class Run:
 
     def _follow_marco(self) -> Iterator[Event]:
         marco = self.marco()
-        RunJournal(self.folder).trim_metrics()
         with compiled_ahead(marco) as events:
             for event, state in events:
                 if event.phase == "done":
