@@ -127,7 +127,7 @@ def test_the_second_ctrl_c_stops_at_once_even_in_compiled_code():
         "def twice():\n"
         "    for wait in (1, 1):\n"
         "        time.sleep(wait); os.kill(os.getpid(), signal.SIGINT)\n"
-        "with stopping('marco resume here'):\n"
+        "with stopping('Nothing is lost: marco resume here'):\n"
         "    threading.Thread(target=twice).start()\n"
         "    forever = jax.jit(lambda x: jax.lax.fori_loop(0, 2**31 - 1, lambda i, x: jax.numpy.sin(x), x))\n"
         "    forever(1.0).block_until_ready()\n"

@@ -15,17 +15,18 @@ from marco.runs.run import Run
 
 def follow(run: Run) -> None:
     """Run to the end with its progress shown; then show the result."""
-    resumable = run.config.method == "marco"
-    how = f"marco resume {run.folder}" if resumable else f"the last evaluation's team is in {run.folder}"
+    kept = f"Nothing is lost: marco resume {run.folder}"
+    if run.config.method != "marco":
+        kept = f"The team of the last evaluation is in {run.folder}; a model-free run cannot be resumed."
     before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder) if "seconds" in row]
     progress = Progress(console, run.phases, run.config.algorithm.samples, before)
-    with stopping(how) as stop, progress.live(), closing(run.follow()) as events:
+    with stopping(kept) as stop, progress.live(), closing(run.follow()) as events:
         for event in events:
             progress.show(event)
             if stop.asked and event.phase != "done":
                 break
     if event.phase != "done":
-        console.print(f"Stopped. {'Nothing is lost: ' if resumable else ''}{how}", soft_wrap=True)
+        console.print(f"Stopped. {kept}", soft_wrap=True)
         sys.exit(130)
     show_result(run)
 

@@ -15,7 +15,7 @@ class Stop:
 
 
 @contextmanager
-def stopping(how_to_resume: str) -> Iterator[Stop]:
+def stopping(what_is_kept: str) -> Iterator[Stop]:
     """The first Ctrl-C asks; the second ends the process at once, which is as safe."""
     stop = Stop()
     reader, writer = socket.socketpair()
@@ -24,10 +24,10 @@ def stopping(how_to_resume: str) -> Iterator[Stop]:
     def watch() -> None:
         if reader.recv(1):
             stop.asked = True
-            print("\nStopping soon; Ctrl-C again stops at once. Nothing is lost.", flush=True)
+            print("\nStopping soon; Ctrl-C again stops at once.", flush=True)
         if reader.recv(1):
             # The cursor may have been hidden by what is shown live.
-            print(f"\x1b[?25h\nStopped. Nothing is lost: {how_to_resume}", flush=True)
+            print(f"\x1b[?25h\nStopped. {what_is_kept}", flush=True)
             os._exit(130)
 
     # A handler in Python waits for compiled code to end, which may take minutes: so a thread listens.
