@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from marco.algorithm.config import MarcoConfig
-from marco.algorithm.events import Event
+from marco.algorithm.events import Event, standing_warnings
 from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.precompile import compiled_ahead
 from marco.compilation import keep_compiled
@@ -23,7 +23,7 @@ from marco.evaluation import Estimate, evaluate
 from marco.model.environment import ModelEnvironment
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy
-from marco.runs.checkpoint import read_metrics
+from marco.runs.checkpoint import read_events
 from marco.runs.config import RunConfig
 from marco.runs.progress import Progress
 from marco.runs.run import TEST_SEED, Run
@@ -62,6 +62,11 @@ class Result:
         if self.evaluated is not None:
             return self.evaluated
         return evaluate(self.env, self.team, self.test_episodes, seed=TEST_SEED)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be known of the last model before the team is trusted; empty if all is well."""
+        return standing_warnings(self.metrics)
 
     @property
     def samples(self) -> int:
@@ -154,7 +159,7 @@ def learn_seeds(
                 report(event)
             marco = run.marco()
             state = marco.restore()
-            ended = [Event(*(row[name] for name in Event._fields[:4])) for row in read_metrics(run.folder)]
+            ended = read_events(run.folder)
             values = [Estimate(*(row[name] for name in Estimate._fields)) for row in run.result["real"]]
     return _results(marco, state, ended, tests, values)
 

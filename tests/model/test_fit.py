@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from helpers.toys import CAPACITY, JOINT, SETTINGS, STATES, TRAINING, fit_one, one_step_episodes, small, table
+from marco.algorithm.fit import fit_warnings
 from marco.algorithm.presets import default_model
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.model.components import Known, layouts
 from marco.model.config import FitConfig, ModelConfig
-from marco.model.early_stopping import Examples, _Training, fit_ensemble
+from marco.model.early_stopping import ComponentFit, Examples, _Training, fit_ensemble
 from marco.model.fit import ModelPlan, examples
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import create_predictor
@@ -438,3 +439,70 @@ def test_bad_settings_are_refused(settings, message):
 def test_masks_must_be_factored(kind):
     with pytest.raises(ValueError, match=f"available must be factored, got '{kind}'"):
         ModelConfig(*[small()] * 4, small(kind), TRAINING)
+
+
+RARE = 40
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """y = 2 x, beside 40 numbers that change by chance in two of a thousand rows."""
+    rng, count = np.random.default_rng(0), 600
+    x = rng.normal(size=(count, 1))
+    y = np.concatenate([2.0 * x, rng.random((count, RARE)) < 0.002], -1)
+    targets = Targets(jnp.zeros((count, 0), jnp.int32), jnp.asarray(y, jnp.float32))
+    rows = Examples(jnp.asarray(x, jnp.float32), targets, jnp.arange(count), jnp.int32(count))
+    layout = Layout((Continuous("y", 1 + RARE),))
+    return rows, *fit_ensemble(jax.random.key(0), rows, layout, (True,), small(), TRAINING)
+
+
+def test_what_hardly_ever_changes_does_not_keep_the_rest_from_being_learned(rare):
+    """Where held-out rows show no such change, "never" is right to the last digit, and proves nothing."""
+    rows, component, report = rare
+    said = jax.jit(jax.vmap(component.predict))(rows.x, rows.targets.classes)
+    error = (
+        np.asarray(said.mean)[:, :, 0] - np.asarray(component.values.normalise(rows.targets.values))[:, :1]
+    )
+    assert (np.sqrt(np.square(error).mean(0)) < 0.1).all()
+    assert not report.learned_nothing()
+    assert (report.gain > 1.0).all()
+
+
+def test_the_floor_is_that_of_means_over_the_values_that_held_out_rows_can_judge(rare):
+    rows, component, report = rare
+    values = np.asarray(component.values.normalise(rows.targets.values))
+    for member in range(2):
+        held = values[np.asarray(report.held_out[member])]
+        judged = (held.var(0) >= 0.01) & (values.std(0) > 0.0)
+        assert 1 < judged.sum() < 1 + RARE
+        expected = 0.5 * np.log(np.square(held).mean(0)[judged]).sum()
+        np.testing.assert_allclose(report.floor[member].sum(), expected, rtol=1e-4)
+
+
+def test_the_floor_of_classes_is_that_of_their_frequencies():
+    """Three of four training rows are of class 1; each class met counts half a row more."""
+    classes = jnp.array([[1], [1], [1], [0], [0], [1]], jnp.int32)
+    rows = Examples(jnp.zeros((6, 1)), Targets(classes, jnp.zeros((6, 0))), jnp.arange(6), jnp.int32(6))
+    seen = jnp.array([[True, True, False]])
+    layout = Layout((Categorical("c", 3),))
+    training = _Training(rows, seen, jnp.zeros(0, bool), small(), layout, TRAINING)
+    held = jnp.arange(6) >= 4
+    floor = training._floor(~held, held, jnp.zeros(0, bool))
+    np.testing.assert_allclose(floor, [-0.5 * np.log(1.5 / 5.0) - 0.5 * np.log(3.5 / 5.0)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "floor", "nothing"),
+    [
+        ([[0.5, 0.2], [0.5, 0.2]], [[0.5, 0.2], [0.4, 0.2]], True),
+        ([[0.5, 0.2], [0.5, 0.2]], [[0.5, 0.2], [0.9, 0.2]], False),
+        ([[0.0], [0.0]], [[0.0], [0.0]], False),  # one class, ever: known, and nothing to be learned
+    ],
+)
+def test_a_component_no_better_than_its_floor_has_learned_nothing(loss, floor, nothing):
+    fit = ComponentFit(jnp.array(loss), jnp.array(floor), jnp.zeros((2, 0), bool), jnp.int32(1), jnp.int32(1))
+    assert fit.learned_nothing() == nothing
+    stacked = jax.tree.map(lambda leaf: leaf[None], fit)
+    lines = fit_warnings(({"dynamics": stacked},), seeds=(7,))
+    assert len(lines) == nothing
+    assert all(line.startswith("the model's dynamics (seed 7) predicts held-out") for line in lines)

@@ -1,5 +1,6 @@
 """Collecting real episodes: who acts, for how many steps, and the metrics of a chunk."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from marco.algorithm.config import Collector, MarcoConfig
 from marco.algorithm.exploration import StateAsObservation
+from marco.algorithm.fit import of_seeds
 from marco.environments.base import Environment, HostWorld
 from marco.learners.parallel import stack_seeds
 from marco.learners.training import TrainingState
@@ -88,6 +90,19 @@ def chunk_metrics(
         steps = stack_seeds([observed_steps(view, spec, episodes, config.chunk) for episodes in chunk])
         metrics["uncertainty"] = uncertainty_of_seeds(models, config.bonus, steps).tolist()
     return metrics
+
+
+def uncertainty_warnings(metrics: dict[str, list[Any]], seeds: Sequence[int]) -> tuple[str, ...]:
+    """A line if the members of some seed's model agreed on every step of a chunk."""
+    agreed = [
+        seed for seed, value in zip(seeds, metrics.get("uncertainty", ()), strict=False) if value == 0.0
+    ]
+    if not agreed:
+        return ()
+    return (
+        f"the members of the model ({of_seeds(agreed)}) agree on every step that was collected: their "
+        "uncertainty is 0, and exploration has nothing to look for.",
+    )
 
 
 def whole_return(episodes: Episode) -> float | None:

@@ -1,5 +1,6 @@
 """Line 6 of Algorithm 1 for all seeds at once."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,29 @@ def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[Mode
     each = map if isinstance(keys, jax.core.Tracer) else side_by_side
     fitted = each(lambda part: _fit_component(keys, data, plan, part), parts)
     return _assemble(data, dict(zip(parts, fitted, strict=True)), plan)
+
+
+def fit_warnings(fits: Fits, seeds: Sequence[int]) -> tuple[str, ...]:
+    """A line for each component that is no better than its floor; `fits` are those of `fit_models`."""
+    found = []
+    for model in fits:
+        for name, fit in model.items():
+            idle = [
+                s
+                for i, s in enumerate(seeds)
+                if jax.tree.map(lambda leaf, i=i: leaf[i], fit).learned_nothing()
+            ]
+            if idle:
+                found.append(
+                    f"the model's {name} ({of_seeds(idle)}) predicts held-out steps no better than "
+                    "frequencies and means do: it is pure chance, or nothing was learned of it."
+                )
+    return tuple(dict.fromkeys(found))
+
+
+def of_seeds(seeds: Sequence[int]) -> str:
+    """Whom a warning is about."""
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 @partial(jax.jit, static_argnames=("plan", "part"))

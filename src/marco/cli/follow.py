@@ -46,6 +46,8 @@ def show_result(run: Run) -> None:
             cells.insert(2, cell(imagined[index]))
         table.add_row(*cells, cell(result["optimum"]))
     console.print(table)
+    for warning in result.get("warnings", ()):
+        console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
     if result["logged"]:
         console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
     if tests := sum(row["steps"] for row in result["real"]):

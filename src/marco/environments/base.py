@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.policies.base import Policy
 from marco.sampling import draw
-from marco.types import NO_ACTION, Episode, Spec, TimeStep
+from marco.types import NO_ACTION, Episode, Spec, TimeStep, split_observations
 
 InnerState = Any
 """The full state of an environment (a pytree), with what its agents now see."""
@@ -167,7 +168,8 @@ class WorldError(RuntimeError):
 class HostWorld(Protocol):
     """An environment outside JAX: PettingZoo, a simulator, a robot. It keeps its own state.
 
-    It may also have an `optimum`, an `expert` and a `draw_timestep`, as `Environment` has.
+    It may also have an `optimum`, an `expert` and a `draw_timestep`, as `Environment` has, and `known`: the
+    components of its model that need not be learned, as functions by name.
     """
 
     @property
@@ -184,6 +186,27 @@ class HostWorld(Protocol):
 def optimum_of(env: Environment | HostWorld) -> float | None:
     """The value of the best decentralised team, where the environment knows it."""
     return getattr(env, "optimum", None)
+
+
+def known_of(env: Environment | HostWorld) -> dict[Any, Any]:
+    """The components of its model that the environment itself gives, by name."""
+    return dict(getattr(env, "known", {}))
+
+
+@dataclass(frozen=True)
+class ObservationFromState:
+    """The observation function where the state shows what all agents observe: take it apart."""
+
+    # A class and no closure: two of them are equal if their fields are, and nothing is compiled again.
+    spec: Spec
+    columns: tuple[int, ...]
+    """Which of the state's columns are the observations, agent by agent."""
+
+    def __call__(
+        self, key: PRNGKeyArray, s: Float[Array, " S"], previous: Int[Array, " N"]
+    ) -> Float[Array, "N O"]:
+        """What each agent observes in state s."""
+        return split_observations(self.spec, s[np.asarray(self.columns)])
 
 
 def expert_of(env: Environment | HostWorld) -> Policy | None:

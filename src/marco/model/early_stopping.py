@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -15,17 +16,38 @@ from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, create_predictor
 from marco.sampling import draw_below
 
+TELLING = 0.01
+"""Held-out rows judge a value if it varies there by this share of its variance over all rows, or more."""
+
+
+LEAST_GAIN = 1e-3
+"""In nats per row: a component that gains less over its floor has learned nothing."""
+
 
 class ComponentFit(NamedTuple):
     """How a component's training went."""
 
     loss: Float[Array, "*members units"]
     """The lowest held-out loss: nats per row; of continuous features half the log of their squared errors."""
+    floor: Float[Array, "*members units"]
+    """The same loss of who knows the frequencies of the classes and the means of the values, and no more."""
     held_out: Bool[Array, "*members rows"]
     """Which rows each member never trained on."""
     epochs: Int[Array, "*members"]
     steps: Int[Array, "*members"]
     """Gradient steps."""
+
+    @property
+    def gain(self) -> Float[Array, "*members"]:
+        """By how many nats per row the component is better than its floor."""
+        return (self.floor - self.loss).sum(-1)
+
+    def learned_nothing(self) -> bool:
+        """Whether the component is no better than its floor, where there is something to be learned.
+
+        Classes of which only one was met, and values that never vary, have a floor of exactly 0.
+        """
+        return bool(np.any(np.asarray(self.floor) != 0.0)) and float(np.mean(self.gain)) < LEAST_GAIN
 
 
 class Examples(NamedTuple):
@@ -113,16 +135,19 @@ class _HeldOutMetrics(NamedTuple):
     squared_z: Float[Array, " C"]
     """The squared error over the predicted variance: 1, if the variance is calibrated."""
 
-    def loss(self, varies: Bool[Array, " C"]) -> Float[Array, " slots"]:
-        """The criterion of early stopping: nats, and of continuous features the log of their error alone.
 
-        The predicted variance becomes overconfident long before the mean stops improving; it is
-        recalibrated at the end.
-        """
-        if not self.squared_error.size:
-            return self.nats
-        continuous = jnp.where(varies, 0.5 * jnp.log(self.squared_error + 1e-9), 0.0)
-        return jnp.concatenate([self.nats, continuous.sum(keepdims=True)])
+def _criterion(
+    nats: Float[Array, " F"], squared_error: Float[Array, " C"], judged: Bool[Array, " C"]
+) -> Float[Array, " slots"]:
+    """The criterion of early stopping: nats, and of continuous features the log of their error alone.
+
+    The predicted variance becomes overconfident long before the mean stops improving; it is recalibrated at
+    the end.
+    """
+    if not squared_error.size:
+        return nats
+    continuous = jnp.where(judged, 0.5 * jnp.log(squared_error + 1e-9), 0.0)
+    return jnp.concatenate([nats, continuous.sum(keepdims=True)])
 
 
 class _Subset(NamedTuple):
@@ -152,7 +177,7 @@ class _Training:
         """Train from fresh weights until no unit improves any more."""
         key_network, key_split, key_boot, key_epochs = jax.random.split(key, 4)
         train_on, held_out = self._split(key_split)
-        train, held = _subset(train_on), _subset(held_out)
+        train, held, judged = _subset(train_on), _subset(held_out), self._judged(held_out)
         if self.config.bootstrap:
             again = draw_below(key_boot, train.number, train.rows.shape)
             train = train._replace(rows=train.rows[again])
@@ -175,14 +200,39 @@ class _Training:
 
         def one_epoch(progress: _Progress) -> _Progress:
             key_epoch = jax.random.fold_in(key_epochs, progress.epoch)
-            progress = self._evaluate(held, self._train(key_epoch, train, progress))
+            progress = self._evaluate(held, judged, self._train(key_epoch, train, progress))
             return progress._replace(epoch=progress.epoch + 1)
 
-        progress = self._evaluate(held, progress)  # the prior may be best
+        progress = self._evaluate(held, judged, progress)  # the prior may be best
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
         squared_z = self._held_out_metrics(progress.best, held).squared_z
-        best = progress.best.recalibrate_variance(jnp.log(jnp.maximum(squared_z, 1e-6)))
-        return best, ComponentFit(progress.loss, held_out, progress.epoch, progress.steps)
+        correction = jnp.where(judged, jnp.log(jnp.maximum(squared_z, 1e-6)), 0.0)
+        best = progress.best.recalibrate_variance(correction)
+        floor = network.losses(self._floor(train_on, held_out, judged))
+        return best, ComponentFit(progress.loss, floor, held_out, progress.epoch, progress.steps)
+
+    def _judged(self, held_out: Bool[Array, " rows"]) -> Bool[Array, " C"]:
+        """The values that held-out rows can judge: those that vary there.
+
+        Where a rare change is not among them, to predict no change is right to the last digit: by the log of
+        its error such a value would outweigh all others, and anything learned would seem a loss.
+        """
+        values = self.rows.targets.values
+        mean = jnp.mean(values, axis=0, where=held_out[:, None])
+        spread = jnp.mean(jnp.square(values - mean), axis=0, where=held_out[:, None])
+        return self.varies & (spread >= TELLING)  # values are normalised: over all rows their variance is 1
+
+    def _floor(
+        self, train_on: Bool[Array, " rows"], held_out: Bool[Array, " rows"], judged: Bool[Array, " C"]
+    ) -> Float[Array, " slots"]:
+        """The criterion for the frequencies of classes among training rows, and for the means of values."""
+        targets = self.rows.targets
+        shown = targets.classes[:, :, None] == jnp.arange(self.layout.num_classes)
+        count = jnp.sum(shown & train_on[:, None, None], axis=0) + jnp.where(self.seen, 0.5, 0.0)
+        frequency = jnp.log(jnp.maximum(count, 1e-9)) - jnp.log(count.sum(-1, keepdims=True))
+        each = jnp.sum(jnp.where(shown, frequency, 0.0), axis=-1)
+        nats = -jnp.mean(each, axis=0, where=held_out[:, None])
+        return _criterion(nats, jnp.mean(jnp.square(targets.values), axis=0, where=held_out[:, None]), judged)
 
     def _split(self, key: PRNGKeyArray) -> tuple[Bool[Array, " rows"], Bool[Array, " rows"]]:
         """Episodes to train on and held-out episodes, at least one of each; a single episode is both."""
@@ -215,9 +265,9 @@ class _Training:
             network=network, optimiser=optimiser, average=average, steps=progress.steps + steps
         )
 
-    def _evaluate(self, held: _Subset, progress: _Progress) -> _Progress:
+    def _evaluate(self, held: _Subset, judged: Bool[Array, " C"], progress: _Progress) -> _Progress:
         metrics = self._held_out_metrics(progress.average, held)
-        now = progress.average.losses(metrics.loss(self.varies))
+        now = progress.average.losses(_criterion(metrics.nats, metrics.squared_error, judged))
         better = now < progress.loss
         gained = now < progress.milestone - self.config.min_delta
         return progress._replace(

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float
 
+from marco.environments.base import ObservationFromState
 from marco.model.components import Model
 from marco.model.environment import (
     DecentralisedEnvironment,
@@ -24,7 +25,7 @@ from marco.model.environment import (
 )
 from marco.model.inputs import ComponentName
 from marco.policies.base import Memory, Policy
-from marco.types import Episode, Feature, Spec, TimeStep, concatenate_observations, split_observations
+from marco.types import Episode, Feature, Spec, TimeStep, concatenate_observations
 
 ViewName = Literal["centralised", "joint-observation", "decentralised"]
 
@@ -164,20 +165,6 @@ class ViewedPolicy(Policy):
         return self.inner(memory, self.view.timestep(self.true_spec, timestep))
 
 
-@dataclass(frozen=True)
-class ObservationFromState:
-    """The observation function where the state is the observation of all agents: take it apart."""
-
-    # A class and no closure: two of them are equal if their specs are, and nothing is compiled again.
-    spec: Spec
-
-    def __call__(
-        self, key: PRNGKeyArray, s: Float[Array, " S"], previous: Int[Array, " N"]
-    ) -> Float[Array, "N O"]:
-        """What each agent observes in state s."""
-        return split_observations(self.spec, s)
-
-
 def joint_observation_spec(true_spec: Spec) -> Spec:
     """The same environment, but its state is the current observation of all agents."""
     features: tuple[Feature, ...] = tuple(
@@ -206,4 +193,4 @@ def _state_is_observed(name: ViewName, model_spec: Spec, given: KnownFunctions) 
             f"{', '.join(given)} cannot be given to a {name} model: known functions are of the central "
             "state, which it does not have. Leave them out, or take the centralised model."
         )
-    return {"observation": ObservationFromState(model_spec)}
+    return {"observation": ObservationFromState(model_spec, tuple(range(model_spec.state_width)))}

@@ -103,6 +103,14 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_events(folder: Path) -> list[Event]:
+    """The ends of a run's phases, as its metrics tell them."""
+    return [
+        Event(row["phase"], row["iteration"], row["samples"], row["metrics"], 1.0, tuple(row["warnings"]))
+        for row in read_metrics(folder)
+    ]
+
+
 def append_metrics(folder: Path, metrics: dict[str, Any]) -> None:
     """Add a line to the metrics; it is on the disk when this returns."""
     whole = folder / "metrics.jsonl"

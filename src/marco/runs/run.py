@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from marco.algorithm.config import MarcoConfig
-from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
+from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName, standing_warnings
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
@@ -38,7 +38,7 @@ from marco.evaluation import evaluate
 from marco.learners.base import Learner
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
-from marco.runs.checkpoint import RunJournal, alone, append_metrics
+from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
 from marco.runs.config import RunConfig, as_json, read_config, write_config
 from marco.runs.tensorboard import TensorBoard, summary_writer
 from marco.types import Episode, Spec
@@ -207,6 +207,7 @@ class Run:
             "optimum": optimum_of(self.env),
             "imagined": imagined,
             "real": rows,
+            "warnings": standing_warnings(read_events(self.folder)),
         }
         write_atomically(self.folder / "result.json", (json.dumps(result, indent=1) + "\n").encode())
 

@@ -68,7 +68,13 @@ def ensemble(layout, yes, mean, shift=0.0, scale=1.0):
 
 def fit_with(held_out):
     """A fit of which only the rows held out matter."""
-    return ComponentFit(jnp.zeros((len(held_out), 1)), jnp.asarray(held_out), jnp.int32(1), jnp.int32(1))
+    return ComponentFit(
+        jnp.zeros((len(held_out), 1)),
+        jnp.ones((len(held_out), 1)),
+        jnp.asarray(held_out),
+        jnp.int32(1),
+        jnp.int32(1),
+    )
 
 
 def test_calibration_error_is_the_mean_gap_of_the_bins():

@@ -20,6 +20,7 @@ from marco.environments.adapters.pettingzoo_spec import (
     build,
     horizon_of,
     joint_features,
+    joint_observation,
     slots_of,
     state_columns,
 )
@@ -72,6 +73,8 @@ class PettingZooWorld:
             state=self._state_columns.features if self._state_columns else joint_features(self._slots),
             horizon=horizon_of(self._env, self._name) if horizon is None else horizon,
         )
+        self.known = {} if self._state_columns else {"observation": joint_observation(self.spec)}
+        """The joint observation as the state shows what every agent sees: there is nothing to learn."""
         self._time = 0
         self._live: list[AgentId] = []
         # None while no episode is under way: before the first, after the end, and after an error in a step.

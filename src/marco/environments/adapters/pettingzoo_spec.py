@@ -9,9 +9,10 @@ import numpy as np
 
 from marco.environments.adapters.common import time_limit
 from marco.environments.adapters.gymnasium_spaces import Actions, Columns, actions, columns
+from marco.environments.base import ObservationFromState
 from marco.environments.user_code import call, noted
 from marco.optional import require
-from marco.types import Agent, Categorical, Feature, binary
+from marco.types import Agent, Categorical, Feature, Spec, binary
 
 ParallelEnv = Any
 """A `pettingzoo.ParallelEnv`. PettingZoo is no dependency, so its types cannot be named."""
@@ -101,6 +102,14 @@ def joint_features(slots: tuple[AgentSlot, ...]) -> tuple[Feature, ...]:
         features.append(binary(f"{slot.id}.present"))
         features += [_or_absent(feature, str(slot.id)) for feature in slot.columns.features]
     return tuple(features)
+
+
+def joint_observation(spec: Spec) -> ObservationFromState:
+    """What the agents see, of a state of `joint_features`."""
+    # Each agent's own columns come after the one that says whether it is there.
+    ends = np.cumsum([1 + agent.observation_width for agent in spec.agents])
+    own = [range(end - a.observation_width, end) for end, a in zip(ends, spec.agents, strict=True)]
+    return ObservationFromState(spec, tuple(int(column) for columns in own for column in columns))
 
 
 def horizon_of(env: ParallelEnv, name: str) -> int:

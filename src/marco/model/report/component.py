@@ -68,6 +68,8 @@ class ComponentReport(NamedTuple):
     """How many rows at least one member held out: all the rest is computed from these."""
     loss: float
     """In nats per row, all features together."""
+    learned_nothing: bool
+    """Whether it is no better than frequencies of classes and means of values."""
     excess: float | None
     """By how much the loss exceeds that of the true distribution on the same rows, where that is known.
 
@@ -113,6 +115,7 @@ def component_report(
         rows=count,
         held_out=int(held.sum()),
         loss=float(loss[held].mean()),
+        learned_nothing=fit.learned_nothing(),
         excess=mean_or_none(excess[held]),
         categorical=tuple(
             CategoricalReport(

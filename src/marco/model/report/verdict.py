@@ -9,6 +9,9 @@ def verdict(report: ModelReport) -> str:
     parts = {part.component: part for part in report.components}
     claims = [_dynamics(report, parts.get("dynamics")), _reward(parts.get("reward"))]
     begin = f"The model of {report.environment}, from {report.samples:,} real steps: "
+    idle = [part.component for part in report.components if part.learned_nothing]
+    if idle:
+        claims.append(f"NOTHING LEARNED of {', '.join(idle)}: no better than frequencies and means")
     return begin + "; ".join(claim for claim in claims if claim) + "."
 
 
