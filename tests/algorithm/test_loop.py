@@ -324,7 +324,7 @@ class Spy:
 def test_nothing_true_is_used_without_being_counted(tmp_path):
     """A host world gives away its starts, masks and rewards by reset and step alone: every one is in D."""
     spy = Spy()
-    events = list(phases(begin(tmp_path, settings(), spy, seeds=(3,), known=KNOWN)))
+    events = list(phases(begin(tmp_path, QUICK, spy, seeds=(3,), known=KNOWN)))
     dataset = Dataset(tmp_path / "data", WORLD.spec, 1)
     assert [event.phase for event, _ in events][-2:] == ["final", "done"]
     assert spy.asked.count("step") == 50 == dataset.samples[0]

@@ -26,7 +26,10 @@ FAST = {
     "batch_size": 128,
     "target_update_interval": 25,
     "gamma": 1.0,
+    # As in QMIX's paper, behaviour is random throughout, so that values are all that differs.
+    "epsilon_end": 1.0,
 }
+PPO = MAPPO(episodes_per_update=64, gamma=1.0, learning_rate=3e-3)
 
 
 def learned(env, learner, updates, seed=0):
@@ -37,23 +40,21 @@ def learned(env, learner, updates, seed=0):
 @pytest.mark.parametrize("mixer", ["iql", "vdn", "qmix"])
 def test_one_joint_choice(mixer):
     env = probes.one_step()
-    learner = QLearner(mixer, epsilon_anneal_steps=3000, **FAST)
-    state = learned(env, learner, 300)
+    learner = QLearner(mixer, **FAST)
+    state = learned(env, learner, 200)
     assert exact_value(env, learner.greedy(state.learner)) == 1.0
 
 
 def test_one_joint_choice_by_policy_gradients():
     env = probes.one_step()
-    learner = MAPPO(episodes_per_update=64, gamma=1.0, learning_rate=3e-3)
-    state = learned(env, learner, 100)
-    assert exact_value(env, learner.greedy(state.learner)) == 1.0
+    state = learned(env, PPO, 50)
+    assert exact_value(env, PPO.greedy(state.learner)) == 1.0
 
 
 @pytest.mark.parametrize(("mixer", "value"), [("vdn", 7.0), ("qmix", 8.0)])
 def test_two_step_game_where_sums_fail_and_qmix_succeeds(mixer, value):
-    """As in QMIX's paper, behaviour is random throughout, so that values are all that differs."""
     env = probes.two_step()
-    learner = QLearner(mixer, epsilon_end=1.0, **FAST)
+    learner = QLearner(mixer, **FAST)
     state = learned(env, learner, 1200)
     assert exact_value(env, learner.greedy(state.learner)) == value
 
@@ -62,21 +63,20 @@ def test_two_step_game_where_sums_fail_and_qmix_succeeds(mixer, value):
 def test_memory_is_needed_and_had(trace):
     """Without memory the best is 1/2."""
     env = probes.memory()
-    learner = QLearner("iql", td_lambda=trace, epsilon_anneal_steps=20_000, **FAST)
+    learner = QLearner("iql", td_lambda=trace, **FAST)
     state = learned(env, learner, 800)
     assert exact_value(env, learner.greedy(state.learner)) == pytest.approx(1.0)
 
 
 def test_memory_by_policy_gradients():
     env = probes.memory()
-    learner = MAPPO(episodes_per_update=128, gamma=1.0, learning_rate=1e-3)
-    state = learned(env, learner, 300)
-    assert exact_value(env, learner.greedy(state.learner)) == pytest.approx(1.0)
+    state = learned(env, PPO, 150)
+    assert exact_value(env, PPO.greedy(state.learner)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("mixer", ["iql", "vdn", "qmix"])
 def test_values_do_not_grow_past_the_horizon(mixer):
-    """3, 2, 1 is left to earn at t = 0, 1, 2; a bootstrap past the clock would add to the last."""
+    """4, 3, 2, 1 is left to earn at t = 0, 1, 2, 3; a bootstrap past the clock would add to the last."""
     env = probes.paying()
     learner = QLearner(mixer, **FAST)
     state = learned(env, learner, 800).learner
@@ -84,7 +84,7 @@ def test_values_do_not_grow_past_the_horizon(mixer):
     q = state.online.team.unroll(episode.observation, previous_actions(episode))
     chosen = jnp.take_along_axis(q[:-1], episode.actions[..., None], axis=-1)[..., 0]
     value = state.online.mixer(chosen, episode.state[:-1])
-    np.testing.assert_allclose(value[..., 0].mean(1), [3.0, 2.0, 1.0], atol=0.15)
+    np.testing.assert_allclose(value[..., 0].mean(1), [4.0, 3.0, 2.0, 1.0], atol=0.15)
 
 
 @pytest.mark.parametrize(

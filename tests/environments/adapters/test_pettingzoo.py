@@ -2,6 +2,7 @@ import re
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import jaxtyping
 import mpe2.simple_reference_v3
 import mpe2.simple_speaker_listener_v4
@@ -127,6 +128,11 @@ def test_agents_that_come_later_take_their_own_rows():
     assert episode.reward.tolist() == [1.0] * 20
     assert episode.length == 20
     assert episode.truncated[-1]
+    # The state shows what all agents see: the observation is known, and need not be learned.
+    observe = world.known["observation"]
+    nobody = jnp.zeros(len(counts), jnp.int32)
+    shown = jax.vmap(lambda s: observe(jax.random.key(0), s, nobody))(jnp.asarray(episode.state))
+    np.testing.assert_array_equal(shown, episode.observation)
 
 
 def columns_of(world):

@@ -25,7 +25,7 @@ from marco.model.report.show import report_figure, report_table
 from marco.model.report.summary import model_report, report_environment, true_nats
 from marco.model.report.verdict import verdict
 from marco.model.rows import gather
-from marco.model.views import JointObservation, ObservationFromState
+from marco.model.views import JointObservation
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import Continuous, binary
@@ -256,7 +256,7 @@ def test_a_joint_observation_model_is_compared_with_what_is_seen():
     world = Reference()
     view, episodes = JointObservation(), rollouts(jax.random.key(0), world, RandomPolicy(), 4)
     spec, (viewed,) = view.spec(world.spec), view.episodes(world.spec, episodes)
-    known = _known(_stands_still) | {"observation": ObservationFromState(spec)}
+    known = _known(_stands_still) | JointObservation().known(spec, {})
     model, _ = fit_one(jax.random.key(0), spec, gather(spec, viewed), SETTINGS, known)
     found = _open_loop(model)
     assert found.features[0] == "agent 0: velocity"
