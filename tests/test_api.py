@@ -45,7 +45,7 @@ def test_a_team_is_saved_loaded_and_evaluated(result, tmp_path):
     team = marco.load(tmp_path / "team.npz")
     assert len(team.act(np.zeros((2, 2)))) == 2
     assert marco.evaluate(WORLD, team).mean == found.value.mean
-    with pytest.raises(ValueError, match=r"trained in switch with \(2, 4, 2\) .*; switch has \(2, 4, 3\)"):
+    with pytest.raises(ValueError, match=r"trained in 'switch' with \(2, 4, 2\) .*; switch has \(2, 4, 3\)"):
         marco.evaluate(marco.make("switch"), team)
 
 

@@ -53,7 +53,7 @@ def test_files_folders_and_runs_are_read(log, tmp_path):
     (run / "config.json").write_text(json.dumps(config))
     assert [len(read(path)) for path in (log, run / "data", run)] == [1, 2, 2]
     assert len(read(log, run)) == 3
-    with pytest.raises(ValueError, match=r"chunk-000000\.npz is of switch .* this run is of bridge"):
+    with pytest.raises(ValueError, match=r"config\.json is of 'switch' .* this run is of 'bridge'"):
         read_logged([run], "bridge", {}, SPEC)
 
 
@@ -83,14 +83,14 @@ def test_data_of_another_world_is_refused(log, tmp_path):
     (chunk,) = read(log)
     for name, array, message in (
         ("actions", chunk.actions + 4, "some actions are not among those of switch"),
-        ("reward", np.full_like(chunk.reward, np.nan), "reward holds numbers that are not finite"),
+        ("reward", np.full_like(chunk.reward, np.nan), "reward holds what are no finite numbers"),
         ("mask", np.zeros_like(chunk.mask), "holds no step: leave it out"),
     ):
         np.savez(tmp_path / "bad.npz", **(chunk._asdict() | {name: array}))
         with pytest.raises(ValueError, match=rf"bad\.npz.*{message}"):
             read(tmp_path / "bad.npz")
     np.savez(tmp_path / "bad.npz", mine=np.zeros(3))
-    with pytest.raises(ValueError, match=r"bad\.npz is no chunk of real episodes: it holds mine"):
+    with pytest.raises(ValueError, match=r"bad\.npz is no chunk of real episodes: it holds \['mine'\]"):
         read(tmp_path / "bad.npz")
 
 

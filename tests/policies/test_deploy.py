@@ -1,13 +1,17 @@
 """A saved team plays by numpy alone as it does in JAX."""
 
+import json
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 
 import jax
 import numpy as np
 import pytest
 
 import marco.policies.deploy
+from helpers.damage import npy, npz, zipped
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
 from marco.networks import TeamNetwork
@@ -100,5 +104,97 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="holds no policy yet"):
         marco.policies.deploy.load(tmp_path)
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04 torn")
-    with pytest.raises(ValueError, match=r"torn\.npz is no policy file, or is damaged"):
-        marco.policies.deploy.load(tmp_path / "torn.npz")
+    (tmp_path / "empty.npz").touch()
+    for name in ("torn", "empty"):
+        with pytest.raises(
+            ValueError, match=rf"{name}\.npz is no policy file, or is damaged: .* Copy it again"
+        ):
+            marco.policies.deploy.load(tmp_path / f"{name}.npz")
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "seed-old.npz").touch()
+    with pytest.raises(ValueError, match="holds no policy yet"):
+        marco.policies.deploy.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """The arrays and the facts of a sound policy file, to be tampered with."""
+    file = tmp_path_factory.mktemp("team") / "team.npz"
+    RecurrentPolicy(TeamNetwork.create(jax.random.key(0), Switch().spec, 4)).save(file)
+    with np.load(file) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return arrays, json.loads(str(arrays.pop("facts")))
+
+
+def first(change):
+    return lambda arrays, facts: facts["agents"][0].update(change)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "message"),
+    [
+        (lambda arrays, facts: facts.pop("agents"), "facts need world, shared, factored and agents"),
+        (lambda arrays, facts: facts.update(agents=[]), "facts need world"),
+        (lambda arrays, facts: facts.update(shared="yes"), "facts need world"),
+        (lambda arrays, facts: facts.update(format=9), "it has the format 9, this MARCO reads 1"),
+        (lambda arrays, facts: facts["agents"].append(7), "agent 3 needs name, num_actions"),
+        (lambda arrays, facts: facts.update(shared=False), "'encoder' has the shape"),
+        (first({"num_actions": 10**10}), "agent 0 needs name, num_actions"),
+        (first({"num_actions": "4"}), "agent 0 needs name, num_actions"),
+        (first({"action_labels": [1, 2, 3, 4]}), "agent 0 needs name, num_actions"),
+        (first({"observation_width": 10**10}), "'encoder' has the shape .* its agents need"),
+        (lambda arrays, facts: arrays.pop("head"), "'head' has the shape None"),
+        (lambda arrays, facts: arrays.update(more=np.zeros(2)), "'more' has the shape"),
+        (lambda arrays, facts: arrays.update(memory=np.zeros((4, 9))), "'memory' has the shape"),
+        (lambda arrays, facts: arrays.update(memory_bias=np.float32(3)), "has the shape"),
+        (
+            lambda arrays, facts: arrays.update(sizes=np.array([10**10, 4, 3])),
+            r"sizes are \[10000000000, 4, 3\]",
+        ),
+        (lambda arrays, facts: arrays.update(head=arrays["head"] * np.nan), "'head' holds what is no finite"),
+        (lambda arrays, facts: arrays.update(head=arrays["head"] + np.inf), "'head' holds what is no finite"),
+        (
+            lambda arrays, facts: arrays.update(head=arrays["head"].astype(str)),
+            "'head' holds what is no finite",
+        ),
+        (lambda arrays, facts: arrays.update(head=arrays["head"].astype(object)), "array of the shape"),
+    ],
+)
+def test_a_file_that_was_tampered_with_is_refused_as_it_is_read(parts, tmp_path, tamper, message):
+    arrays, facts = dict(parts[0]), json.loads(json.dumps(parts[1]))
+    tamper(arrays, facts)
+    (tmp_path / "team.npz").write_bytes(npz(arrays | {"facts": np.array(json.dumps(facts))}))
+    with pytest.raises(ValueError, match=rf"team\.npz is no policy file, or is damaged: .*{message}"):
+        marco.policies.deploy.load(tmp_path / "team.npz")
+
+
+def test_no_file_takes_more_memory_than_it_has(tmp_path):
+    """Neither by a header that lies, nor by compression, nor by entries that overlap."""
+    zeros = np.zeros(10**6)
+    bombs = {
+        "header": zipped({"head": npy(np.zeros(3), (10**10,))}),
+        "beyond": zipped({"head": npy(np.zeros(3), (10**30,))}),
+        "negative": zipped({"head": npy(np.zeros(6), (-2, -3))}),
+        "compressed": npz({"head": zeros}, zipfile.ZIP_DEFLATED),
+        "bzip": npz({"head": zeros}, zipfile.ZIP_BZIP2),
+    }
+    for name, content in bombs.items():
+        (tmp_path / name).write_bytes(content)
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=f"{name} is no policy file, or is damaged"):
+            marco.policies.deploy.load(tmp_path / name)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2**20
+
+
+def test_a_team_for_other_actions_is_refused_by_its_file(parts, tmp_path):
+    """The sizes fit, the components of the actions do not."""
+    arrays, facts = parts
+    table = arrays["table"][:, ::-1]
+    content = npz(arrays | {"table": table, "facts": np.array(json.dumps(facts))})
+    (tmp_path / "team.npz").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"team\.npz: this team was trained in 'switch', whose actions have other"
+    ):
+        load_policy(tmp_path / "team.npz", Switch().spec)

@@ -14,6 +14,11 @@ import numpy as np
 from marco.data.storage import load_arrays, save_arrays
 from marco.types import Episode, Spec
 
+TYPES = {"actions": np.int32, "available": bool, "terminated": bool, "truncated": bool, "mask": bool}
+"""Of a chunk's arrays; the rest are numbers."""
+
+CURE = "Put it back from a copy, or learn from the sound files: marco train WORLD --data FILE ..."
+
 
 class Dataset:
     """All real samples of a run, for every seed; in memory alone where no folder is given."""
@@ -73,23 +78,43 @@ class Dataset:
         return Episode(*joined)
 
     def _read(self, path: Path) -> Episode:
-        chunk, spec = read_chunk(path), self.spec
-        needed = (self.seeds, spec.horizon + 1, spec.state_width)
-        shape = np.asarray(chunk.state).shape
-        if (shape[0], shape[1], shape[3]) != needed:
+        chunk = check_chunk(path, read_chunk(path), self.spec)
+        if (seeds := len(chunk.mask)) != self.seeds:
             raise ValueError(
-                f"{path} holds {shape[0]} seeds of {shape[1] - 1} steps and {shape[3]} state dimensions; "
-                f"this run has {self.seeds}, {spec.horizon} and {spec.state_width}: it is of another run."
+                f"{path} holds {seeds} seeds, this run has {self.seeds}: it is of another run. {CURE}"
             )
         return chunk
 
 
 def read_chunk(path: Path) -> Episode:
     """The episodes of a file (axes seeds T B)."""
-    arrays = load_arrays(path)
+    arrays = load_arrays(path, CURE)
     if set(arrays) != set(Episode._fields):
-        raise ValueError(f"{path} is no chunk of real episodes: it holds {', '.join(arrays)}.")
+        raise ValueError(f"{path} is no chunk of real episodes: it holds {list(arrays)}. {CURE}")
     return Episode(**arrays)
+
+
+def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
+    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape."""
+    found: dict[str, Any] = {}
+    seeds, episodes = (*np.shape(chunk.mask), 0, 0, 0)[0:3:2]
+    for name, shape in chunk_shapes(spec).items():
+        array = np.asarray(getattr(chunk, name))
+        if array.shape != (seeds, shape[0], episodes, *shape[1:]):
+            raise ValueError(
+                f"{path}: {name} has the shape {array.shape}; an environment like {spec.name} needs seeds, "
+                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another "
+                f"environment. {CURE}"
+            )
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise ValueError(f"{path}: {name} holds what are no finite numbers: leave these episodes out.")
+        found[name] = array.astype(TYPES.get(name, np.float32), copy=False)
+    counts = np.array([agent.num_actions for agent in spec.agents])
+    if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():
+        raise ValueError(
+            f"{path}: some actions are not among those of {spec.name}: it is of another environment. {CURE}"
+        )
+    return Episode(**found)
 
 
 def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:

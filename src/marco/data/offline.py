@@ -1,18 +1,14 @@
 """Offline data: real episodes from the files of a run, or from arrays of the user's own."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from marco.data.dataset import chunk_shapes, read_chunk
-from marco.data.storage import save_arrays
+from marco.data.dataset import check_chunk, read_chunk
+from marco.data.storage import read_json, save_arrays
 from marco.types import Episode, Spec
-
-TYPES = {"actions": np.int32, "available": bool, "terminated": bool, "truncated": bool, "mask": bool}
-"""Of a chunk's arrays; the rest are numbers."""
 
 
 class LoggedEpisode(NamedTuple):
@@ -49,7 +45,11 @@ def read_logged(paths: Sequence[Path], world: str, settings: dict[str, Any], spe
     for path in paths:
         files = _files(Path(path))
         _check_world(files[0], world, settings)
-        chunks.extend(check_chunk(file, read_chunk(file), spec) for file in files)
+        for file in files:
+            chunk = check_chunk(file, read_chunk(file), spec)
+            if not np.asarray(chunk.mask).any():
+                raise ValueError(f"{file} holds no step: leave it out.")
+            chunks.append(chunk)
     return chunks
 
 
@@ -69,30 +69,6 @@ def for_seeds(chunks: list[Episode], seeds: int) -> list[Episode]:
             "chunks of a run, or train another number of seeds, which then all learn from those of the first."
         )
     return chunks
-
-
-def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
-    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape."""
-    found: dict[str, Any] = {}
-    for name, shape in chunk_shapes(spec).items():
-        array = np.asarray(getattr(chunk, name))
-        if array.ndim != 3 + len(shape[1:]) or (array.shape[1], *array.shape[3:]) != shape:
-            raise ValueError(
-                f"{path}: {name} has the shape {array.shape}; an environment like {spec.name} needs seeds, "
-                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another "
-                "environment."
-            )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"{path}: {name} holds numbers that are not finite: leave these episodes out.")
-        found[name] = array.astype(TYPES.get(name, np.float32))
-    counts = np.array([agent.num_actions for agent in spec.agents])
-    if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():
-        raise ValueError(
-            f"{path}: some actions are not among those of {spec.name}: it is of another environment."
-        )
-    if not found["mask"].any():
-        raise ValueError(f"{path} holds no step: leave it out.")
-    return Episode(**found)
 
 
 def _padded(spec: Spec, number: int, one: LoggedEpisode) -> list[np.ndarray]:
@@ -135,9 +111,9 @@ def _check_world(file: Path, world: str, settings: dict[str, Any]) -> None:
     config = file.parent.parent / "config.json"
     if file.parent.name != "data" or not config.exists():
         return
-    theirs = json.loads(config.read_text())
+    theirs = read_json(config, "Mend it, or remove it: then the data are taken without it.")
     if (theirs.get("world"), theirs.get("world_settings")) != (world, settings):
         raise ValueError(
-            f"{file} is of {theirs.get('world')} with the settings {theirs.get('world_settings')}, "
-            f"this run is of {world} with {settings}: give data of the same environment."
+            f"{config} is of {theirs.get('world')!r} with the settings {theirs.get('world_settings')}, "
+            f"this run is of {world!r} with {settings}: give data of the same environment."
         )

@@ -1,13 +1,15 @@
 """Files that are written whole or not at all; damaged ones are refused by name."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from zipfile import BadZipFile
 
 import numpy as np
+
+from marco.policies.deploy import read_arrays
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -20,13 +22,29 @@ def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
     _write(path, lambda file: np.savez(file, **arrays))
 
 
-def load_arrays(path: Path) -> dict[str, Any]:
-    """What `save_arrays` wrote."""
+def load_arrays(path: Path, cure: str) -> dict[str, Any]:
+    """What `save_arrays` wrote; a damaged file is refused by name, with the cure."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, KeyError, BadZipFile, EOFError) as error:
-        raise ValueError(f"{path} is damaged, or no file of arrays: {error}") from error
+        return read_arrays(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged, or no file of arrays: {error}. {cure}") from error
+
+
+def read_json(path: Path, cure: str) -> dict[str, Any]:
+    """The JSON object in a file; a damaged one is refused by name, with the cure."""
+    try:
+        facts = json.loads(path.read_bytes(), parse_constant=_refuse)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}. {cure}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}. {cure}") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path} is damaged: it holds no JSON object. {cure}")
+    return facts
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 @contextmanager

@@ -4,11 +4,13 @@ Copy it to a robot together with a policy file, or use it as `marco.load`.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -120,24 +122,117 @@ class TeamPolicy:
 
 
 def load(path: str | Path, seed: int | None = None) -> TeamPolicy:
-    """The team in a policy file, or of a run's folder; of its lowest seed, if none is given."""
+    """The team in a policy file, or of a run's folder; of its lowest seed, if none is given.
+
+    The file may come from anyone: it holds numbers and words, and all of them are checked before use.
+    """
     file = _policy_file(Path(path), seed)
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        facts = json.loads(str(arrays.pop("facts")))
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise ValueError(f"{file} is no policy file, or is damaged: {error}") from error
-    if facts.get("format") != FORMAT:
+        return _team(read_arrays(file))
+    except ValueError as error:
         raise ValueError(
-            f"{file} has the format {facts.get('format')}; this MARCO reads {FORMAT}: upgrade it."
-        )
-    members = [
-        Member(**{**member, "action_labels": tuple(member["action_labels"])}) for member in facts["agents"]
-    ]
+            f"{file} is no policy file, or is damaged: {error}. Copy it again, or let `marco resume` of its "
+            "run write it."
+        ) from error
+
+
+def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file, by name. Reading runs no code, and takes no more memory than the file has.
+
+    So compressed arrays, which may be a million times larger than their file, are refused; MARCO writes none.
+    """
+    try:
+        with ZipFile(file) as archive:
+            members = archive.infolist()
+            if any(member.compress_type != ZIP_STORED for member in members):
+                raise ValueError("its arrays are compressed: write it by np.savez")
+            if sum(member.file_size for member in members) > file.stat().st_size:
+                raise ValueError("its arrays are larger than the file")
+            return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+    except Exception as error:  # on damaged bytes zipfile and numpy fail in any way whatever
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array from the content of an .npy file: what its header says must be there."""
+    stream = BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("it has an array of an unknown format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.kind not in "biufU" or size != len(content) - stream.tell():
+        raise ValueError(f"it has an array of the shape {shape} and type {dtype}, and not its numbers")
+    stream.seek(0)
+    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+
+
+def _team(arrays: dict[str, NDArray[Any]]) -> TeamPolicy:
+    facts = _facts(arrays.pop("facts", None))
+    if facts.get("format") != FORMAT:
+        raise ValueError(f"it has the format {facts.get('format')!r}, this MARCO reads {FORMAT}")
+    match facts:
+        case {"world": str(), "shared": bool(shared), "factored": bool(), "agents": [_, *_] as agents}:
+            members = [_member(index, agent) for index, agent in enumerate(agents)]
+        case _:
+            raise ValueError("its facts need world, shared, factored and agents")
+    _check_arrays(arrays, members, shared)
     return TeamPolicy(
-        [AgentPolicy(i, m, _own(arrays, i, facts["shared"])) for i, m in enumerate(members)], facts, arrays
+        [AgentPolicy(i, m, _own(arrays, i, shared)) for i, m in enumerate(members)], facts, arrays
     )
+
+
+def _facts(text: NDArray[Any] | None) -> dict[str, Any]:
+    try:
+        facts = json.loads(str(text))
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise ValueError("it has no facts in JSON")
+    return facts
+
+
+def _member(index: int, facts: Any) -> Member:
+    match facts:
+        case {
+            "name": str(name),
+            "num_actions": int(actions),
+            "observation_width": int(width),
+            "action_labels": [*labels],
+        } if 1 <= actions == len(labels) and width >= 0 and all(isinstance(label, str) for label in labels):
+            return Member(name, actions, width, tuple(labels))
+    raise ValueError(
+        f"its agent {index} needs name, num_actions, observation_width and as many action_labels as actions"
+    )
+
+
+def _check_arrays(arrays: dict[str, NDArray[Any]], members: list[Member], shared: bool) -> None:
+    """Refuse weights that do not fit together: a file must not fail only when a robot acts."""
+    last = {name: array.shape[-1] if array.ndim else 0 for name, array in arrays.items()}
+    seen, actions = max(m.observation_width for m in members), max(m.num_actions for m in members)
+    encoded, gates, heads = (last.get(f"{name}_bias", 0) for name in ("encoder", "memory", "head"))
+    sizes, own = (seen, actions, len(members)), () if shared else (len(members),)
+    needed = {
+        "encoder": (*own, sum(sizes), encoded),
+        "encoder_bias": (*own, encoded),
+        "input": (*own, encoded, gates),
+        "input_bias": (*own, gates),
+        "memory": (*own, gates // 3, gates),
+        "memory_bias": (*own, gates // 3 * 3),
+        "head": (*own, gates // 3, heads),
+        "head_bias": (*own, heads),
+        "table": (len(members), actions, heads),
+        "sizes": (3,),
+    }
+    found = {name: array.shape for name, array in arrays.items()}
+    for name in needed | found:
+        if needed.get(name) != found.get(name):
+            raise ValueError(
+                f"its array {name!r} has the shape {found.get(name)}, its agents need {needed.get(name)}"
+            )
+        if arrays[name].dtype.kind not in "iuf" or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"its array {name!r} holds what is no finite number")
+    if tuple(arrays["sizes"].tolist()) != sizes:
+        raise ValueError(f"its sizes are {arrays['sizes'].tolist()}, those of its agents {list(sizes)}")
 
 
 def _policy_file(path: Path, seed: int | None) -> Path:
@@ -145,7 +240,8 @@ def _policy_file(path: Path, seed: int | None) -> Path:
         return path
     if not path.is_dir():
         raise ValueError(f"there is no policy file and no run at {path}.")
-    found = {int(file.stem.removeprefix("seed-")): file for file in path.glob("policy/seed-*.npz")}
+    files = {file.stem.removeprefix("seed-"): file for file in path.glob("policy/seed-*.npz")}
+    found = {int(number): file for number, file in files.items() if number.isdecimal()}
     if not found:
         raise ValueError(f"{path} holds no policy yet: it is written when training ends.")
     if seed is not None and seed not in found:

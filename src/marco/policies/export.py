@@ -52,21 +52,30 @@ def save_policy(path: Path, policy: RecurrentPolicy) -> None:
     save_arrays(path, arrays)
 
 
-def load_policy(path: Path, spec: Spec) -> RecurrentPolicy:
+def load_policy(path: Path, spec: Spec, seed: int | None = None) -> RecurrentPolicy:
     """A saved team, to be played in compiled environments with this spec."""
-    return as_policy(load(path), spec)
+    team = load(path, seed)
+    try:
+        return as_policy(team, spec)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def as_policy(team: TeamPolicy, spec: Spec) -> RecurrentPolicy:
     """A loaded team as a JAX policy."""
-    arrays = team.arrays
+    arrays, facts = team.arrays, team.facts
     sizes = tuple(int(size) for size in arrays["sizes"])
     needed = (spec.observation_width, spec.num_actions, spec.num_agents)
     if sizes != needed:
         raise ValueError(
-            f"this team was trained in {team.facts['world']} with {sizes} observation dimensions, actions "
-            f"and agents; {spec.name} has {needed}: evaluate it in an environment of the same shape."
+            f"this team was trained in {facts['world']!r} with {sizes} observation dimensions, actions and "
+            f"agents; {spec.name} has {needed}: evaluate it in an environment of the same shape."
+        )
+    if not np.array_equal(arrays["table"], action_table(spec, facts["factored"])):
+        raise ValueError(
+            f"this team was trained in {facts['world']!r}, whose actions have other components than those of "
+            f"{spec.name}: evaluate it in an environment of the same shape."
         )
     layers = {name: Dense(jnp.asarray(arrays[name]), jnp.asarray(arrays[f"{name}_bias"])) for name in LAYERS}
     network = RecurrentNetwork(layers["encoder"], GRU(layers["input"], layers["memory"]), layers["head"])
-    return RecurrentPolicy(TeamNetwork(network, spec, team.facts["shared"], team.facts["factored"]))
+    return RecurrentPolicy(TeamNetwork(network, spec, facts["shared"], facts["factored"]))

@@ -3,20 +3,28 @@
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.algorithm.events import Event
+from marco.algorithm.events import Event, PhaseName
 from marco.data.storage import load_arrays, naming, save_arrays, write_atomically
 
 FORMAT = 2
 """The version of the checkpoint's format."""
+
+HUGE = 1e300
+"""No metric is as large; nor is what is not a number smaller."""
+
+
+class DamagedWarning(UserWarning):
+    """A file of a run is damaged, and the run goes on without it."""
 
 
 class RunJournal:
@@ -27,6 +35,10 @@ class RunJournal:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / "checkpoint.npz"
+        self._cure = (
+            f"Delete {self._file}, and resume: all samples are kept, and what was learned from them is "
+            "learned again."
+        )
         self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
         self._before, self._trimmed = time.perf_counter(), False
 
@@ -37,7 +49,9 @@ class RunJournal:
         needed, found = {jax.tree_util.keystr(path) for path, _ in paths}, set(arrays) - {"facts"}
         if needed != found:
             strange = sorted(needed ^ found)[0]
-            raise ValueError(f"{self._file} is of another run or version: {strange} is in one of them only.")
+            raise ValueError(
+                f"{self._file} is of another run or version: {strange!r} is in one of them only. {self._cure}"
+            )
         leaves = [self._leaf(arrays[jax.tree_util.keystr(path)], path, leaf) for path, leaf in paths]
         return jax.tree_util.tree_unflatten(structure, leaves)
 
@@ -47,7 +61,7 @@ class RunJournal:
         if stored.shape != like.shape or stored.dtype != like.dtype:
             raise ValueError(
                 f"{self._file} is of another run or version: {jax.tree_util.keystr(path)} has the shape "
-                f"{stored.shape}, this run needs {like.shape}."
+                f"{stored.shape}, this run needs {like.shape}. {self._cure}"
             )
         return jnp.asarray(stored)
 
@@ -74,33 +88,72 @@ class RunJournal:
         append_metrics(self._folder, {name: value for name, value in row.items() if name != "progress"})
 
     def _open(self) -> dict[str, Any]:
+        arrays = load_arrays(self._file, self._cure)
         try:
-            arrays = load_arrays(self._file)
-            arrays["facts"] = json.loads(str(arrays["facts"]))
-        except (ValueError, KeyError) as error:
-            raise ValueError(
-                f"{error}. Delete {self._file}, and resume: all samples are kept, and what was learned from "
-                "them is learned again."
-            ) from error
-        if arrays["facts"].get("format") != FORMAT:
-            raise ValueError(f"{self._file} has another format than this MARCO reads: delete it, and resume.")
-        return arrays
+            facts = json.loads(str(arrays.get("facts")))
+        except (ValueError, RecursionError):
+            facts = None
+        match facts:
+            case {"format": format, "step": int(step)} if format == FORMAT and step > 0:
+                return arrays | {"facts": facts}
+        raise ValueError(f"{self._file} has another format than this MARCO reads. {self._cure}")
 
     def _trim_metrics(self) -> None:
         """As a run goes on: drop the lines of phases that are done again, and a line torn by a crash."""
         self._trimmed = True
-        kept = [row for row in read_metrics(self._folder) if row["step"] <= self.latest]
+        kept = [row for row in read_metrics(self._folder) if row.get("step", HUGE) <= self.latest]
         lines = "".join(json.dumps(row) + "\n" for row in kept)
         write_atomically(self._folder / "metrics.jsonl", lines.encode())
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines that `append_metrics` wrote; one torn by a crash is left out."""
-    file, rows = folder / "metrics.jsonl", []
-    for line in file.read_text().splitlines() if file.exists() else ():
-        with suppress(ValueError):
-            rows.append(json.loads(line))
-    return rows
+    """The lines that `append_metrics` wrote. It is a log: what is damaged is left out, and stops nothing.
+
+    A last line without an end was torn by a crash, as may be; others are warned of.
+    """
+    file = folder / "metrics.jsonl"
+    lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
+    rows = [_row(line) for line in lines]
+    if dropped := [number for number, row in enumerate(rows[:-1], 1) if row is None]:
+        warnings.warn(
+            f"{file} is damaged: {len(dropped)} of its lines are left out, the first is line {dropped[0]}. "
+            "It is a log, and nothing else depends on it.",
+            DamagedWarning,
+            stacklevel=2,
+        )
+    return [row for row in rows if row is not None]
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The metrics in a line, or None if they are damaged."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match row:
+        case {
+            "phase": str(phase),
+            "iteration": int(),
+            "samples": int(samples),
+            "metrics": dict(metrics),
+            "seconds": float(seconds),
+            **rest,
+        } if (
+            isinstance(rest.get("step", 0), int)
+            and phase in get_args(PhaseName)
+            and 0 <= seconds < HUGE
+            and 0 <= samples < HUGE
+        ):
+            return row if all(map(_are_numbers, metrics.values())) else None
+    return None
+
+
+def _are_numbers(values: Any) -> bool:
+    """Whether these are the values of a metric, one per seed."""
+    if not isinstance(values, list):
+        return False
+    known = [value for value in values if value is not None]
+    return all(isinstance(value, int | float) and -HUGE < value < HUGE for value in known)
 
 
 def read_events(folder: Path) -> list[Event]:

@@ -20,7 +20,9 @@ def run_figure(run: Run) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    rows, result = read_metrics(run.folder), run.result
+    seeds, result = len(run.config.seeds), run.result
+    # A damaged log may have lost some of its numbers: what is left is drawn.
+    rows = [row for row in read_metrics(run.folder) if {len(v) for v in row["metrics"].values()} <= {seeds}]
     if isinstance(run.config.algorithm, MarcoConfig):
         figure, axes = plt.subplots(2, 3, figsize=(14, 7.5), layout="constrained")
         _returns(axes[0, 0], _of(rows, "collect"), result, "while collecting, by chunk")
@@ -48,9 +50,13 @@ def _of(rows: Rows, phase: str) -> Rows:
     return [row for row in rows if row["phase"] == phase]
 
 
+def _with(rows: Rows, name: str) -> Rows:
+    """The rows that have this metric of every seed."""
+    return [row for row in rows if None not in row["metrics"].get(name, [None])]
+
+
 def _returns(axes: Any, rows: Rows, result: dict[str, Any], label: str) -> None:
-    whole = [row for row in rows if None not in row["metrics"]["return"]]
-    if whole:
+    if whole := _with(rows, "return"):
         _line(axes, whole, "return", label=label, color="C0")
     real = [row["mean"] for row in result["real"]]
     error = [1.96 * row["standard_error"] for row in result["real"]]
@@ -82,10 +88,11 @@ def _seconds(axes: Any, rows: Rows) -> None:
 
 def _losses(axes: Any, fits: Rows) -> None:
     """The loss above its lowest: chance in the environment leaves a floor that no model goes below."""
-    samples = [row["samples"] for row in fits]
-    for number, name in enumerate(fits[0]["metrics"]):
-        loss = np.array([row["metrics"][name] for row in fits], float).mean(1)
-        axes.plot(samples, loss - loss.min(), color=f"C{number}", marker="o", markersize=4, label=name)
+    for number, name in enumerate(dict.fromkeys(name for row in fits for name in row["metrics"])):
+        if known := _with(fits, name):
+            loss = np.array([row["metrics"][name] for row in known], float).mean(1)
+            samples = [row["samples"] for row in known]
+            axes.plot(samples, loss - loss.min(), color=f"C{number}", marker="o", markersize=4, label=name)
     axes.set_yscale("symlog", linthresh=1e-3)
     axes.set(
         title="Held-out loss of the model above its lowest",
@@ -96,8 +103,7 @@ def _losses(axes: Any, fits: Rows) -> None:
 
 
 def _uncertainty(axes: Any, chunks: Rows) -> None:
-    known = [row for row in chunks if "uncertainty" in row["metrics"]]
-    if known:
+    if known := _with(chunks, "uncertainty"):
         _line(axes, known, "uncertainty", label="mean over its steps, under the model before", color="C1")
         axes.set_ylim(bottom=0.0)
     axes.set(
