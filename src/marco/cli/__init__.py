@@ -40,7 +40,6 @@ def main() -> None:
         meant = get_close_matches(name, COMMANDS, 1)
         hint = f"do you mean {meant[0]!r}?" if meant else f"there are {', '.join(COMMANDS)}."
         _fail(f"there is no command {name!r}: {hint}")
-    sys.path.insert(0, "")  # a module of the user's own is looked for here first, as python itself does
     try:
         import_module(f"marco.cli.{name}").main(arguments[1:])
     except Exception as error:
@@ -58,7 +57,9 @@ def _is_a_mistake(error: Exception) -> bool:
 
 
 def _fail(message: str) -> None:
-    print(f"marco: {message}", file=sys.stderr)
+    # What a file says may be in it: a terminal would obey its control characters.
+    shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
+    print(f"marco: {shown}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -1,11 +1,24 @@
 """What the commands share."""
 
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 
 console = Console()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of the commands that read the folder of a run."""
+
+    world: Annotated[str | None, tyro.conf.arg(metavar="WORLD")] = None
+    """The environment of the run, named again: needed where it is code (package.module:function), since a
+    folder may be anyone's."""
+    trust: bool = False
+    """Run the code that the folder names, whatever it is."""
 
 
 def print_bounds(lower: float, upper: float, seconds: float) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import tyro
 from rich.table import Table
 
-from marco.cli.common import cell, console
+from marco.cli.common import RunOptions, cell, console
 from marco.cli.settings import parse
 from marco.compilation import keep_compiled
 from marco.environments.base import optimum_of
@@ -18,8 +18,8 @@ from marco.policies.export import load_policy
 from marco.runs.run import TEST_SEED, Run
 
 
-@dataclass(frozen=True)
-class Evaluate:
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(RunOptions):
     """Evaluate the teams of a run in the true environment."""
 
     run_folder: Annotated[Path, tyro.conf.Positional]
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
     """Evaluate every seed of the run."""
     options = parse(Evaluate, arguments, "marco evaluate")
     keep_compiled()
-    run = Run.open(options.run_folder)
+    run = Run.open(options.run_folder, options.world, options.trust)
     files = {seed: run.folder / "policy" / f"seed-{seed}.npz" for seed in run.config.seeds}
     found = {seed: file for seed, file in files.items() if file.exists()}
     if not found:

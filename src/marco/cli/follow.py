@@ -15,7 +15,7 @@ from marco.runs.run import Run
 
 def follow(run: Run) -> None:
     """Run to the end with its progress shown; then show the result."""
-    kept = f"Nothing is lost: marco resume {run.folder}"
+    kept = f"Nothing is lost: {run.command('resume')}"
     if run.config.method != "marco":
         kept = f"The team of the last evaluation is in {run.folder}; a model-free run cannot be resumed."
     before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder) if "seconds" in row]
@@ -53,5 +53,5 @@ def show_result(run: Run) -> None:
     if tests := sum(row["steps"] for row in result["real"]):
         console.print(f"{tests:,} more real steps were taken to evaluate the teams, and taught them nothing.")
     console.print(f"Figure: {run_figure(run)}", soft_wrap=True)
-    console.print(f"Watch the team: marco play {run.folder}", soft_wrap=True)
-    console.print(f"The team is in {run.folder}: marco evaluate {run.folder}", soft_wrap=True)
+    console.print(f"Watch the team: {run.command('play')}", soft_wrap=True)
+    console.print(f"The team is in {run.folder}: {run.command('evaluate')}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from marco.cli.common import console
+from marco.cli.common import RunOptions, console
 from marco.cli.settings import parse
 from marco.compilation import keep_compiled
 from marco.model.report.show import report_figure, report_table
@@ -15,8 +15,8 @@ from marco.runs.model_report import run_model_report
 from marco.runs.run import Run
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, kw_only=True)
+class Model(RunOptions):
     """Report how good the model of a run is: on held-out data, and against the truth where that is known."""
 
     run_folder: Annotated[Path, tyro.conf.Positional]
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     """Report on the model in the last checkpoint."""
     options = parse(Model, arguments, "marco model")
     keep_compiled()
-    run = Run.open(options.run_folder)
+    run = Run.open(options.run_folder, options.world, options.trust)
     report = run_model_report(run, run.config.seeds[0] if options.seed is None else options.seed)
     if options.figure is not None:
         report_figure(report, options.figure)

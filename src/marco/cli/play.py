@@ -7,24 +7,24 @@ from typing import Annotated, Any, Literal
 import jax
 import tyro
 
-from marco.cli.common import console
+from marco.cli.common import RunOptions, console
 from marco.cli.settings import options_of, parse_with_rest, refuse_unknown, take_env
 from marco.compilation import keep_compiled
 from marco.environments.base import Environment, FiniteEnvironment, HostWorld, expert_of, optimum_of
-from marco.environments.registry import make
+from marco.environments.catalogue import CATALOGUE
+from marco.environments.registry import FILES, make
 from marco.environments.render import check_gif, draw_gif, episode_table
 from marco.evaluation import EXACT_LIMIT, TooManyHistoriesError, exact_value
 from marco.policies.base import Policy, RandomPolicy
-from marco.policies.deploy import load
-from marco.policies.export import as_policy
+from marco.policies.export import load_policy
 from marco.rollout import play
 from marco.runs.run import Run
 
 PROG = "marco play"
 
 
-@dataclass(frozen=True)
-class Play:
+@dataclass(frozen=True, kw_only=True)
+class Play(RunOptions):
     """Show episodes in the terminal, or as a moving picture: of an environment, or of the team of a run.
 
     Settings of the environment: --env.agents 4.
@@ -48,10 +48,11 @@ def main(arguments: list[str]) -> None:
     settings, rest = take_env(rest)
     refuse_unknown(rest, options_of(Play))
     keep_compiled()
-    folder = Path(options.env)
-    if (folder / "config.json").exists():
-        _play_run(folder, options, settings)
+    if _is_run(options.env):
+        _play_run(Path(options.env), options, settings)
         return
+    if options.world is not None or options.trust:
+        raise ValueError(f"--world and --trust are for runs, and {options.env} is none: leave them out.")
     env = make(options.env, **settings)
     policy = expert_of(env) if options.policy == "expert" else RandomPolicy()
     if policy is None:
@@ -61,12 +62,21 @@ def main(arguments: list[str]) -> None:
     )
 
 
+def _is_run(name: str) -> bool:
+    """Whether a folder is meant, or a file of one: a run's own refusals are clearer than an environment's."""
+    path = Path(name)
+    if (path / "config.json").exists() or path.suffix in (".npz", ".json", ".jsonl"):
+        return True
+    missing = ":" not in name and len(path.parts) > 1 and not path.exists() and not name.endswith(FILES)
+    return name not in CATALOGUE and (path.is_dir() or missing)
+
+
 def _play_run(folder: Path, options: Play, settings: dict[str, Any]) -> None:
     """The team that a run has trained."""
     if options.policy or settings:
         raise ValueError(f"{folder} is a run: its own team is shown, in its own environment.")
-    run = Run.open(folder)
-    team = as_policy(load(folder, options.seed), run.env.spec)
+    run = Run.open(folder, options.world, options.trust)
+    team = load_policy(folder, run.env.spec, options.seed)
     show_episodes(run.env, team, options.episodes, 0, options.gif, team="trained")
 
 

@@ -6,14 +6,15 @@ from typing import Annotated
 
 import tyro
 
+from marco.cli.common import RunOptions
 from marco.cli.follow import follow
 from marco.cli.settings import parse
 from marco.compilation import keep_compiled
 from marco.runs.run import Run
 
 
-@dataclass(frozen=True)
-class Resume:
+@dataclass(frozen=True, kw_only=True)
+class Resume(RunOptions):
     """Go on with a run of MARCO that was stopped, however it was stopped."""
 
     run_folder: Annotated[Path, tyro.conf.Positional]
@@ -23,7 +24,7 @@ class Resume:
 def main(arguments: list[str]) -> None:
     """Go on to the end."""
     options = parse(Resume, arguments, "marco resume")
-    run = Run.open(options.run_folder)
+    run = Run.open(options.run_folder, options.world, options.trust)
     if run.config.method != "marco":
         raise ValueError(f"{run.folder} is no run of MARCO: only these can be resumed.")
     keep_compiled()

@@ -1,5 +1,6 @@
 """`marco train`."""
 
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -26,7 +27,7 @@ from marco.cli.settings import (
 from marco.compilation import keep_compiled
 from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
-from marco.environments.registry import make
+from marco.environments.registry import make, refuse_code
 from marco.learners.presets import LearnerName, LearnerPreset, make_learner
 from marco.runs.config import Logged, Method, RunConfig, read_config
 from marco.runs.run import Run
@@ -68,6 +69,8 @@ class Train:
     """The folder of the run; runs/WORLD-METHOD-SEED, if not given."""
     config: Path | None = None
     """Begin from the settings in the config.json of another run; other options change them."""
+    trust: bool = False
+    """Run the code that --config names as its environment, where you do not name it yourself."""
     evaluate_every: int | None = None
     """Model-free: samples between two evaluations; a twentieth of the budget (a fifth in a host
     environment)."""
@@ -140,11 +143,21 @@ def _show_help(options: Train, rest: list[str]) -> None:
 
 
 def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    if options.world is not None:
-        return options.world, settings
-    if base is None or base.world is None:
-        raise ValueError("name an environment first, as in marco train switch (marco worlds lists them).")
-    return base.world, base.world_settings | settings
+    """The environment and its settings. A name in a file may be anyone's: it runs code only if wanted."""
+    world = options.world
+    if (
+        base is None
+        or base.world is None
+        or (world is not None and Path(world).name != Path(base.world).name)
+    ):
+        if world is None:
+            raise ValueError("name an environment first, as in marco train switch (marco worlds lists them).")
+        return world, settings
+    settings = base.world_settings | settings
+    if world is None and not options.trust:
+        naming = f"marco train {shlex.quote(base.world)} --config ..."
+        refuse_code(base.world, settings, str(options.config), naming)
+    return world or base.world, settings
 
 
 def _seeds(options: Train, base: RunConfig | None) -> tuple[int, ...]:

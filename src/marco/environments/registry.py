@@ -30,7 +30,7 @@ ADAPTED = ("horizon", "reward", "state")
 FILES = (".dpomdp", ".dpomdp.gz")
 
 
-def make(name: str, **settings: Any) -> Environment | HostWorld:
+def make(name: str, /, **settings: Any) -> Environment | HostWorld:
     """An environment by its name, with settings of its own: `make("switch", agents=4)`.
 
     A setting that the function of the name does not take itself may be one of the adapters': `horizon` and
@@ -58,7 +58,7 @@ def name_of(env: Environment | HostWorld) -> tuple[str | None, dict[str, Any]]:
     return (name, settings) if made() is env else (None, {})
 
 
-def problem(name: str, **settings: Any) -> DecPOMDP:
+def problem(name: str, /, **settings: Any) -> DecPOMDP:
     """The tables of a finite environment by its name, for planners."""
     table = CATALOGUE[name].table if name in CATALOGUE else None
     made, left, accepted = _made(name, function_at(table or name), settings)
@@ -73,6 +73,20 @@ def problem(name: str, **settings: Any) -> DecPOMDP:
         f"{name} cannot be written as a table, since its random outcomes cannot be enumerated: "
         "give a .dpomdp file, a DecPOMDP or a FiniteEnvironment."
     )
+
+
+def runs_code(name: str) -> bool:
+    """Whether a name leads to code that is neither MARCO's nor JaxMARL's: a folder may be anyone's."""
+    return not _is_ours(name) and name.rpartition(":")[0] not in ("", "jaxmarl")
+
+
+def refuse_code(name: str, settings: dict[str, Any], source: str, naming: str) -> None:
+    """Refuse a name out of a file if it runs code, and show what would be run; `naming` is one cure."""
+    if runs_code(name):
+        raise ValueError(
+            f"{source} would run code: {name!r} with the settings {settings}. If you want that, name it "
+            f"({naming}) or trust it (--trust). Nothing was imported."
+        )
 
 
 def function_at(name: str) -> Callable[..., Any]:
@@ -218,10 +232,12 @@ def _member(path: str, module: ModuleType, name: str) -> Callable[..., Any]:
 def _module(name: str, path: str) -> ModuleType:
     if name.endswith(".py"):
         return _module_in_file(Path(name), path)
-    if not name or "/" in name:
+    if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(
             f"{path!r} names no function: write package.module:function or path/to/file.py:function."
         )
+    if "" not in sys.path and not name.startswith("marco."):
+        sys.path.insert(0, "")  # a module of the user's own is looked for here first, as python itself does
     try:
         with noted(f"import {name}"):
             return import_module(name)

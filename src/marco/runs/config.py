@@ -1,17 +1,20 @@
 """The configuration of a run: everything it is made from, written once to config.json and read back."""
 
 import json
+import math
 import platform
 import shlex
 import sys
 from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from reprlib import repr as shortened
+from typing import Any, Literal, get_args, get_origin
 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
-from marco.data.storage import write_atomically
+from marco.data.storage import read_json
 from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
@@ -67,31 +70,44 @@ class RunConfig:
     logged: Logged | None = None
     tensorboard: bool = False
 
+    def __post_init__(self) -> None:
+        """A value that would stop the run at its end must not get into a file, nor out of one."""
+        if self.world is not None and not self.world.isprintable():
+            raise ValueError(f"world must be the name of an environment, got {self.world!r}")
+        if self.method != ("marco" if isinstance(self.algorithm, MarcoConfig) else "model-free"):
+            raise ValueError(f"method={self.method!r} has other settings than those of algorithm")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds must be different numbers from 0 on, got {list(self.seeds)}")
+        if self.test_episodes < 2:
+            raise ValueError(f"test_episodes must be at least 2, got {self.test_episodes}")
 
-def write_config(path: Path, config: RunConfig) -> None:
-    """Write a configuration, with the command and the versions that it was made with."""
+
+def config_text(config: RunConfig) -> bytes:
+    """The content of config.json: a configuration, with the command and the versions it was made with."""
     facts = {
         "format": FORMAT,
         "command": shlex.join(["marco", *sys.argv[1:]]),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
         **as_json(config),
     }
-    write_atomically(path, (json.dumps(facts, indent=1) + "\n").encode())
+    return (json.dumps(facts, indent=1) + "\n").encode()
 
 
 def read_config(path: Path) -> RunConfig:
-    """The configuration in a file, or in the folder of a run."""
-    file = path / "config.json" if path.is_dir() or path.suffix != ".json" else path
-    try:
-        facts = json.loads(file.read_text())
-    except FileNotFoundError as error:
-        raise ValueError(f"{path} is no run: it has no config.json.") from error
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else None
+    """The configuration in a file, or in the folder of a run. Nothing that it names is imported."""
+    file = path / "config.json" if path.is_dir() else path
+    if not file.is_file():
+        what = f"{path} is no run: it has no config.json" if path.is_dir() else f"there is no {path}"
+        raise ValueError(f"{what}. Give the folder of a run, or its config.json.")
+    cure = (
+        "Correct it there, or remove the file and learn anew from the samples of the run: marco train WORLD "
+        f"--data {shlex.quote(str(file.parent))}"
+    )
+    facts = read_json(file, cure)
+    if facts.get("format") != FORMAT:
         raise ValueError(
-            f"{file} has the format {found}, this MARCO reads {FORMAT}: use the version that wrote it."
+            f"{file} has the format {facts.get('format')!r}, this MARCO reads {FORMAT}: use the version that "
+            "wrote it."
         )
     known = {name: facts[name] for name in RunConfig.__dataclass_fields__ if name in facts}
     import cattrs
@@ -99,8 +115,8 @@ def read_config(path: Path) -> RunConfig:
     try:
         return _converter().structure(known, RunConfig)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error))
-        raise ValueError(f"{file} is damaged, or of another version of MARCO: {reasons}.") from error
+        reasons = "; ".join(cattrs.transform_error(error, format_exception=_reason))
+        raise ValueError(f"{file} is damaged, or of another version of MARCO: {reasons}. {cure}") from error
 
 
 def as_json(config: Any) -> Any:
@@ -121,10 +137,14 @@ def _version(library: str) -> str:
         return "unknown"
 
 
+@cache
 def _converter() -> Any:
     import cattrs
 
     converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _plain)
+    converter.register_structure_hook_func(_is_tuple, lambda value, kind: _items(converter, value, kind))
     converter.register_unstructure_hook_func(
         lambda kind: kind is Learner, lambda learner: _learner_as_dict(converter, learner)
     )
@@ -139,6 +159,35 @@ def _converter() -> Any:
         str | None, lambda value, _: None if value is None else converter.structure(value, str)
     )
     return converter
+
+
+def _plain(value: Any, kind: type[Any]) -> Any:
+    """A value as it stands, and no other made of it: "no" is no boolean, 2.5 no count, 1e999 no number."""
+    numbers = (bool, int, float)
+    same = type(value) is kind or (kind in numbers and type(value) in numbers and kind(value) == value)
+    if not same or value in (math.inf, -math.inf):
+        raise ValueError(f"must be {kind.__name__}, got {shortened(value)}")
+    return kind(value)
+
+
+def _items(converter: Any, value: Any, kind: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list, got {shortened(value)}")
+    return tuple(converter.structure(value, list[get_args(kind)[0]]))  # type: ignore[misc]
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _reason(error: BaseException, kind: Any) -> str:
+    """What our own checks say; of other errors what cattrs makes of them."""
+    import cattrs.v
+
+    if type(error) is ValueError:
+        return str(error).rstrip(".")
+    reason = cattrs.v.format_exception(error, kind)
+    return reason if reason.isprintable() else ascii(reason)
 
 
 def _learner_as_dict(converter: Any, learner: Any) -> dict[str, Any]:

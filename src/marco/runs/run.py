@@ -13,10 +13,12 @@ A model-free run has no data and no checkpoint, and cannot be resumed.
 """
 
 import json
+import shlex
+import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,16 +32,16 @@ from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
 from marco.data.dataset import Dataset
-from marco.data.storage import write_atomically
+from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
-from marco.environments.registry import make
+from marco.environments.registry import make, refuse_code, runs_code
 from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
-from marco.runs.config import RunConfig, as_json, read_config, write_config
+from marco.runs.config import RunConfig, as_json, config_text, read_config
 from marco.runs.tensorboard import TensorBoard, summary_writer
 from marco.types import Episode, Spec
 
@@ -56,23 +58,51 @@ class Run:
     given: Environment | HostWorld | None = None
     """The environment, where it was made in Python."""
     known: tuple[tuple[ComponentName, Any], ...] = ()
+    trusted: bool = False
+    """Whether the user wants the code run that the folder names. It may be anyone's folder."""
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
-        """The run of a folder."""
-        return cls(folder, read_config(folder))
+    def open(cls, folder: Path, world: str | None = None, trust: bool = False) -> "Run":
+        """The run of a folder. Who names its world again, or trusts it, lets the code of the world be run."""
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "does not exist"
+            near = [f" Do you mean {one}?" for one in folder.parents[:2] if (one / "config.json").is_file()]
+            raise ValueError(f"{folder} {what}: give the folder of a run.{''.join(near[:1])}")
+        config = read_config(folder)
+        if world is not None:
+            # A file may have been moved, or be named from elsewhere.
+            if config.world is None or Path(world).name != Path(config.world).name:
+                raise ValueError(f"--world {world}: {folder} is a run of {config.world!r}. Name the same.")
+            config = replace(config, world=world)
+        return cls(folder, config, trusted=trust or world is not None)
 
     @cached_property
     def env(self) -> Environment | HostWorld:
         """The true environment, made once: a simulator may be slow to start."""
         if self.given is not None:
             return self.given
-        if self.config.world is None:
+        world, settings = self.config.world, self.config.world_settings
+        if world is None:
             raise ValueError(
                 f"the environment of {self.folder} was made in Python, and has no name: use marco.learn(env, "
                 f"out={str(self.folder)!r}) there."
             )
-        return make(self.config.world, **self.config.world_settings)
+        if not self.trusted:
+            refuse_code(world, settings, str(self.folder), f"--world {shlex.quote(world)}")
+        return make(world, **settings)
+
+    @property
+    def go_on(self) -> str:
+        """How to go on with this run."""
+        if self.config.world is None or self.config.known:
+            return "the same call of marco.learn goes on"
+        return self.command("resume")
+
+    def command(self, name: str) -> str:
+        """A command for this run, as one can copy it; a world that is code is named again."""
+        world = self.config.world
+        named = ["--world", world] if world is not None and runs_code(world) else []
+        return shlex.join(["marco", name, str(self.folder), *named])
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -89,8 +119,8 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What `result.json` says."""
-        return json.loads((self.folder / "result.json").read_text())
+        """What `result.json` says; a run that is done has just written it."""
+        return read_json(self.folder / "result.json", f"Evaluate the teams again: {self.command('evaluate')}")
 
     def create(self, logged: Sequence[Episode] = ()) -> None:
         """Make the folder. Nothing is compiled or played before all settings are found good."""
@@ -99,15 +129,25 @@ class Run:
             summary_writer()
         self._check_savable()
         check_free(self.folder)
-        (self.folder / "policy").mkdir(parents=True)
-        # Before config.json, which makes a run of the folder: none begins without its logged episodes.
-        for chunk in logged:
-            self.dataset.append(chunk)
-        write_config(self.folder / "config.json", self.config)
+        config = config_text(self.config)
+        try:
+            (self.folder / "policy").mkdir(parents=True)
+        except OSError as error:
+            raise ValueError(
+                f"the folder {self.folder} cannot be made: {error.strerror}. Choose another (--out)."
+            ) from error
+        try:
+            # Before config.json, which makes a run of the folder: none begins without its logged episodes.
+            for chunk in logged:
+                self.dataset.append(chunk)
+            write_atomically(self.folder / "config.json", config)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)  # else the corrected command would be refused
+            raise
 
     def check_same(self) -> None:
         """Refuse to go on with a run of other settings."""
-        stored = json.loads((self.folder / "config.json").read_text())
+        stored = read_json(self.folder / "config.json", "Correct it, or choose another folder.")
         for name, ours in as_json(self.config).items():
             if stored.get(name) != ours and name not in ("preset", "tensorboard"):
                 raise ValueError(
@@ -177,7 +217,7 @@ class Run:
             yield
         except Exception as error:
             if self.config.method == "marco" and (is_noted(error) or isinstance(error, WorldError)):
-                error.add_note(f"Nothing is lost: marco resume {self.folder}")
+                error.add_note(f"Nothing is lost: {self.go_on}")
             raise
 
     @contextmanager
