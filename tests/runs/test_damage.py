@@ -15,7 +15,7 @@ from rich.console import Console
 
 from helpers.damage import damaged
 from helpers.tiny_run import WORLD, settings
-from marco.algorithm.events import Event
+from marco.algorithm.events import Event, standing_warnings
 from marco.data.dataset import Dataset
 from marco.data.offline import LoggedEpisode, read_logged, write_logged
 from marco.data.storage import write_atomically
@@ -23,7 +23,7 @@ from marco.networks import TeamNetwork
 from marco.policies.base import RecurrentPolicy
 from marco.policies.deploy import load
 from marco.policies.export import load_policy
-from marco.runs.checkpoint import DamagedWarning, RunJournal, read_metrics
+from marco.runs.checkpoint import DamagedWarning, RunJournal, read_events, read_metrics
 from marco.runs.config import RunConfig, config_text
 from marco.runs.figures import run_figure
 from marco.runs.progress import Progress
@@ -36,7 +36,7 @@ SETTINGS = {"agents": 2, "horizon": 3}
 LEARNED = {"weights": np.arange(6.0), "empty": np.zeros(3)}
 ROWS = (
     Event("collect", 0, 6, {"return": [0.5]}),
-    Event("fit", 0, 6, {"dynamics": [0.5], "reward": [0.25]}),
+    Event("fit", 0, 6, {"dynamics": [0.5], "reward": [0.25]}, warnings=("reward: no better",)),
     Event("team", 0, 6, {}),
     Event("collect", 1, 12, {"return": [None], "uncertainty": [0.5]}),
 )
@@ -221,6 +221,7 @@ def test_a_damaged_log_stops_nothing(folder, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rows = read_metrics(folder)
+            standing_warnings(read_events(folder))
             Progress(
                 Console(quiet=True), [(0, "final")], 50, [(row["phase"], row["seconds"]) for row in rows]
             )

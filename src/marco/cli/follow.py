@@ -18,7 +18,7 @@ def follow(run: Run) -> None:
     kept = f"Nothing is lost: {run.command('resume')}"
     if run.config.method != "marco":
         kept = f"The team of the last evaluation is in {run.folder}; a model-free run cannot be resumed."
-    before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder) if "seconds" in row]
+    before = [(row["phase"], row["seconds"]) for row in read_metrics(run.folder)]
     progress = Progress(console, run.phases, run.config.algorithm.samples, before)
     with stopping(kept) as stop, progress.live(), closing(run.follow()) as events:
         for event in events:

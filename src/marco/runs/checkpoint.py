@@ -138,14 +138,14 @@ def _row(line: bytes) -> dict[str, Any] | None:
             "metrics": dict(metrics),
             "seconds": float(seconds),
             **rest,
-        } if (
-            isinstance(rest.get("step", 0), int)
-            and phase in get_args(PhaseName)
-            and 0 <= seconds < HUGE
-            and 0 <= samples < HUGE
-        ):
-            return row if all(map(_are_numbers, metrics.values())) else None
+        } if phase in get_args(PhaseName) and 0 <= seconds < HUGE and 0 <= samples < HUGE:
+            sound = isinstance(rest.get("step", 0), int) and _are_words(rest.get("warnings", []))
+            return row if sound and all(map(_are_numbers, metrics.values())) else None
     return None
+
+
+def _are_words(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(one, str) and one.isprintable() for one in values)
 
 
 def _are_numbers(values: Any) -> bool:
@@ -159,7 +159,14 @@ def _are_numbers(values: Any) -> bool:
 def read_events(folder: Path) -> list[Event]:
     """The ends of a run's phases, as its metrics tell them."""
     return [
-        Event(row["phase"], row["iteration"], row["samples"], row["metrics"], 1.0, tuple(row["warnings"]))
+        Event(
+            row["phase"],
+            row["iteration"],
+            row["samples"],
+            row["metrics"],
+            1.0,
+            tuple(row.get("warnings", ())),
+        )
         for row in read_metrics(folder)
     ]
 
