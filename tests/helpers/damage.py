@@ -143,3 +143,13 @@ def zipped(files, compression=zipfile.ZIP_STORED):
         for name, content in files.items():
             archive.writestr(f"{name}.npy", content)
     return stream.getvalue()
+
+
+def overlapping(files, times=100):
+    """One content under many names: every entry of the directory leads to the same bytes."""
+    content = zipped(files)
+    directory = content.rindex(b"PK\x01\x02")
+    end = content.rindex(b"PK\x05\x06")
+    entries = content[directory:end] * times
+    count, size = (number.to_bytes(width, "little") for number, width in ((times, 2), (len(entries), 4)))
+    return content[:directory] + entries + content[end : end + 8] + count * 2 + size + content[end + 16 :]

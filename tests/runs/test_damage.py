@@ -236,3 +236,20 @@ def test_a_damaged_log_stops_nothing(folder, monkeypatch):
         assert [row["phase"] for row in read_metrics(folder)] == ["collect", "team", "collect"]
     file.write_bytes(content + b'{"step": 5, "ph')  # torn by a crash, as may be
     assert len(read_metrics(folder)) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"metrics": {"return": values}} for values in ("x", 3, None, ["x"], [10**400], [1e999], [[0.5]])),
+        *({"seconds": seconds} for seconds in (-1.0, float("nan"), "1")),
+        *({"phase": "fid"}, {"samples": -1}, {"step": "1"}, {"warnings": "x"}, {"warnings": ["\x1b[31m"]}),
+    ],
+)
+def test_a_line_of_the_log_that_would_stop_something_is_left_out(folder, change):
+    file = folder / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    lines[0] = json.dumps(json.loads(lines[0]) | change) + "\n"
+    file.write_text("".join(lines))
+    with pytest.warns(DamagedWarning, match="1 of its lines are left out, the first is line 1"):
+        assert len(read_metrics(folder)) == len(ROWS) - 1

@@ -36,7 +36,10 @@ class Dataset:
         found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if found != expected:
             strange = sorted(set(found) ^ set(expected))[0]
-            raise ValueError(f"{folder / strange} does not belong there, or is missing: chunks are numbered.")
+            raise ValueError(
+                f"{folder / strange} does not belong there, or is missing, since chunks are numbered: move "
+                "it away, or put it back."
+            )
         return chunks
 
     @property

@@ -160,7 +160,7 @@ def _array(content: bytes) -> NDArray[Any]:
         raise ValueError("it has an array of an unknown format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     size = math.prod(shape) * dtype.itemsize
-    if dtype.kind not in "biufU" or size != len(content) - stream.tell():
+    if dtype.kind not in "biufU" or min(shape, default=0) < 0 or size != len(content) - stream.tell():
         raise ValueError(f"it has an array of the shape {shape} and type {dtype}, and not its numbers")
     stream.seek(0)
     return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
