@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from marco.checks import check_fits, is_of
+
 NO_ACTION = -1
 """The previous action at the first step, where there is none. Its one-hot code is all zeros."""
 
@@ -185,8 +187,15 @@ class Spec:
             raise ValueError(f"environment {self.name!r} needs at least one agent.")
         if not self.state:
             raise ValueError(f"environment {self.name!r} needs at least one state feature.")
+        if not is_of(self.horizon, int):
+            raise ValueError(
+                f"environment {self.name!r} needs a whole number as horizon, got {self.horizon!r}."
+            )
         if self.horizon < 1:
             raise ValueError(f"environment {self.name!r} needs a horizon of at least 1, got {self.horizon}.")
+        step = self.num_agents * (self.observation_width + self.num_actions) + self.state_width
+        what = f"an episode of environment {self.name!r} with horizon={self.horizon}"
+        check_fits(what, (self.horizon + 1) * step, "make its horizon, or the environment, smaller")
 
     @property
     def num_agents(self) -> int:

@@ -133,7 +133,7 @@ def test_an_unknown_kind_is_refused():
     """Without the type checks of the tests, which would refuse the name as well."""
     settings = object.__new__(PredictorConfig)
     object.__setattr__(settings, "kind", "tree")
-    with pytest.raises(ValueError, match="unknown predictor 'tree': there are chain, factored, recurrent"):
+    with pytest.raises(ValueError, match=r"kind must be one of chain, factored, recurrent, got .tree."):
         settings.__post_init__()
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from marco.checks import check_fields
 from marco.learners.base import Learner
 from marco.model.config import ModelConfig
 from marco.model.environment import ResampleMember
@@ -12,6 +13,9 @@ from marco.types import Spec
 
 Collector = Literal["explorer", "team", "random"]
 PresetName = Literal["default", "paper"]
+
+LEAST_EPISODES = 2
+"""A first model needs one episode to learn from and one to be judged by."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,9 @@ class MarcoConfig:
     chosen inside the model. Empty: the team that was trained after every refit is trained on."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, got {self.samples}.")
         if not 1 <= self.first_chunk <= self.samples:
             raise ValueError(
                 f"first_chunk={self.first_chunk} must be from 1 to the budget of {self.samples} samples."

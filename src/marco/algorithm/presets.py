@@ -4,7 +4,8 @@ from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple, get_args
 
-from marco.algorithm.config import MarcoConfig, PresetName
+from marco.algorithm.config import LEAST_EPISODES, MarcoConfig, PresetName
+from marco.checks import LARGEST, check_numbers, check_types
 from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.presets import LearnerName, make_learner
@@ -30,9 +31,13 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     """The configuration of a preset with changes by (dotted) name."""
     if preset not in get_args(PresetName):
         raise ValueError(f"unknown preset {preset!r}: there are {', '.join(get_args(PresetName))}.")
+    if not isinstance(spec, Spec):
+        raise ValueError(f"a preset is made for the spec of an environment, env.spec, got {spec!r}.")
     build = _paper if preset == "paper" else _default
     optional = ("samples", "learner")
     changes = {name: value for name, value in changes.items() if value is not None or name not in optional}
+    check_types("MarcoConfig", changes, {field.name: field.type for field in fields(MarcoConfig)})
+    check_numbers("MarcoConfig", changes)
     learner = changes.pop("learner", None)
     by_hand = bool({"team", "team.mixer"} & set(changes)) or learner is not None
     given = Given(learner, None, by_hand, changes.get("samples"), changes.get("final_updates"))
@@ -62,7 +67,10 @@ def apply_changes(config: Any, changes: Changes, within: str = "") -> Any:
             direct[first] = value
     for first, inner in nested.items():
         direct[first] = apply_changes(direct.get(first, getattr(config, first)), inner, f"{within}{first}.")
-    return replace(config, **direct)
+    try:
+        return replace(config, **direct)
+    except ValueError as error:
+        raise ValueError(f"{within.removesuffix('.')}: {error}" if within else str(error)) from error
 
 
 def _paper(spec: Spec, given: Given) -> MarcoConfig:
@@ -98,7 +106,8 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     """
     continuous = spec.state_has_numbers
     total = (20_000 if continuous else 2_000) if given.samples is None else given.samples
-    chunk = max(1, total // 4) if continuous else min(total, max(500, total // 10))
+    chunk = total // 4 if continuous else max(500, total // 10)
+    chunk = min(total, max(chunk, LEAST_EPISODES * spec.horizon))
     team = given.team or make_learner("free-samples", spec, given.learner)
     gradients = isinstance(team, MAPPO)
     final_updates = given.final_updates or (3_000 if gradients else 4_000)
@@ -139,7 +148,8 @@ def _imagined(learner: QLearner, steps: int) -> QLearner:
     """Q-learning in a learned model, where a training takes `steps` updates times steps of an episode."""
     learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
     tenths = 1 if learner.mixer == "vdn" else 3
-    return replace(learner, epsilon_anneal_steps=max(1, tenths * steps * learner.episodes_per_update // 10))
+    steps = tenths * steps * learner.episodes_per_update // 10
+    return replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
 
 
 def _explorer() -> QLearner:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.checks import check_between, check_positive
+from marco.checks import check_between, check_fields, check_not_negative, check_positive
 from marco.learners.base import Metrics
 from marco.learners.optimiser import OptimiserName, make_optimiser
 from marco.networks import MLP, TeamNetwork, mask_scores
@@ -71,6 +71,7 @@ class MAPPO:
     """Gradient steps on each batch of episodes."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         counts = (
             "hidden",
             "critic_hidden",
@@ -80,6 +81,7 @@ class MAPPO:
             "max_grad_norm",
         )
         check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
+        check_not_negative("MAPPO", ent_coef=self.ent_coef, vf_coef=self.vf_coef)
         check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae_lambda=self.gae_lambda)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> MAPPOState:

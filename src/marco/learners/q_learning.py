@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.checks import check_between, check_positive
+from marco.checks import check_between, check_fields, check_positive
 from marco.data.replay import Buffer, add, empty_buffer, sample
 from marco.learners.base import Metrics
 from marco.learners.mixers import Mixer, MixerName, make_mixer
@@ -71,6 +71,7 @@ class QLearner:
     """Updates between two copies of the online network into the target."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         counts = (
             "hidden",
             "mixing_embed_dim",

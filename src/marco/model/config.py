@@ -1,9 +1,9 @@
 """The settings of a model: which networks each component has, and how these are trained."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from marco.checks import check_positive
+from marco.checks import check_fields, check_not_negative, check_positive
 from marco.model.inputs import ComponentName
 
 PredictorName = Literal["chain", "factored", "recurrent"]
@@ -35,6 +35,7 @@ class FitConfig:
     """The networks kept are exponential moving averages of those trained; 0 keeps the networks themselves."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(
             "FitConfig",
             learning_rate=self.learning_rate,
@@ -46,6 +47,7 @@ class FitConfig:
         for name, value in (("holdout", self.holdout), ("ema_decay", self.ema_decay)):
             if not 0.0 <= value < 1.0:
                 raise ValueError(f"FitConfig: {name} must be at least 0 and below 1, got {value}.")
+        check_not_negative("FitConfig", min_delta=self.min_delta, weight_decay=self.weight_decay)
         if self.holdout == 0.0:
             raise ValueError("FitConfig: holdout=0 leaves nothing to stop by: hold out a share of the rows.")
 
@@ -61,10 +63,7 @@ class PredictorConfig:
     """How this component is trained, if not as the others of its model are."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(PredictorName):
-            raise ValueError(
-                f"unknown predictor {self.kind!r}: there are {', '.join(get_args(PredictorName))}."
-            )
+        check_fields(self)
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden sizes must be positive and at least one, got {self.hidden}.")
         if self.members < 1:
@@ -86,6 +85,7 @@ class ModelConfig:
     """Whether distances within the state are inputs of the networks too."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.available.kind != "factored":
             raise ValueError(
                 f"ModelConfig: available must be factored, got {self.available.kind!r}: all actions are "
