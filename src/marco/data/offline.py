@@ -39,12 +39,21 @@ def write_logged(path: Path, spec: Spec, episodes: Sequence[LoggedEpisode]) -> N
     save_arrays(Path(path), chunk._asdict())
 
 
-def read_logged(paths: Sequence[Path], world: str, settings: dict[str, Any], spec: Spec) -> list[Episode]:
-    """The chunks (axes seeds T B) of files, data folders or run folders, in the order given."""
+def read_logged(
+    paths: Sequence[Path],
+    world: str,
+    settings: dict[str, Any],
+    spec: Spec,
+    defaults: dict[str, Any] | None = None,
+) -> list[Episode]:
+    """The chunks (axes seeds T B) of files, data folders or run folders, in the order given.
+
+    Settings are as config.json has them; a run that was not given one has that of `defaults`.
+    """
     chunks: list[Episode] = []
     for path in paths:
         files = _files(Path(path))
-        _check_world(files[0], world, settings)
+        _check_world(files[0], world, settings, defaults or {})
         for file in files:
             chunk = check_chunk(file, read_chunk(file), spec)
             if not np.asarray(chunk.mask).any():
@@ -106,13 +115,15 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _check_world(file: Path, world: str, settings: dict[str, Any]) -> None:
+def _check_world(file: Path, world: str, settings: dict[str, Any], defaults: dict[str, Any]) -> None:
     """A file in the folder of a run is of that run's environment."""
     config = file.parent.parent / "config.json"
     if file.parent.name != "data" or not config.exists():
         return
     theirs = read_json(config, "Mend it, or remove it: then the data are taken without it.")
-    if (theirs.get("world"), theirs.get("world_settings")) != (world, settings):
+    found = theirs.get("world_settings")
+    complete = defaults | found if isinstance(found, dict) else found
+    if (theirs.get("world"), complete) != (world, settings):
         raise ValueError(
             f"{config} is of {theirs.get('world')!r} with the settings {theirs.get('world_settings')}, "
             f"this run is of {world!r} with {settings}: give data of the same environment."

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from marco.checks import check_columns, is_of
 from marco.environments import switch
 from marco.environments.base import FiniteEnvironment, Transition
 from marco.environments.switch import Switch, SwitchState, riddle_optimum
@@ -36,8 +37,10 @@ class Bridge(FiniteEnvironment):
     horizon: int = eqx.field(static=True, default=9)
 
     def __check_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"the bridge must be at least 1 long, got length={self.length}.")
+        if not is_of(self.length, int) or self.length < 1:
+            raise ValueError(f"the bridge must be at least 1 long, got length={self.length!r}.")
+        agents = self.inner.agents
+        check_columns(f"bridge with agents={agents}, length={self.length}", agents * (self.length + 3) + 1)
 
     @property
     def spec(self) -> Spec:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from marco.checks import check_columns, is_of
 from marco.environments.base import FiniteEnvironment, Transition
 from marco.types import ActionComponent, Agent, Categorical, Spec, binary
 
@@ -33,10 +34,11 @@ class Delayed(FiniteEnvironment):
     horizon: int = eqx.field(static=True, default=25)
 
     def __check_init__(self) -> None:
-        if self.agents < 1:
-            raise ValueError(f"the delayed light needs at least 1 agent, got agents={self.agents}.")
-        if self.delay < 1:
-            raise ValueError(f"the light must take at least 1 step, got delay={self.delay}.")
+        if not is_of(self.agents, int) or self.agents < 1:
+            raise ValueError(f"the delayed light needs at least 1 agent, got agents={self.agents!r}.")
+        if not is_of(self.delay, int) or self.delay < 1:
+            raise ValueError(f"the light must take at least 1 step, got delay={self.delay!r}.")
+        check_columns(f"delayed with agents={self.agents}, delay={self.delay}", self.agents + self.delay)
 
     @property
     def spec(self) -> Spec:

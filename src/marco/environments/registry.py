@@ -5,7 +5,6 @@ A name is one of the catalogue, a .dpomdp file, `jaxmarl:NAME`, or a function of
 is adapted.
 """
 
-import inspect
 import sys
 import weakref
 from collections.abc import Callable, Collection
@@ -18,8 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from marco.checks import check_types
 from marco.environments.base import Environment, FiniteEnvironment, HostWorld
 from marco.environments.catalogue import CATALOGUE
+from marco.environments.settings import check_annotated, check_names, defaults_of, parameters_of
 from marco.environments.user_code import call, noted
 from marco.optional import require
 from marco.tabular.problem import DecPOMDP
@@ -36,14 +37,15 @@ def make(name: str, /, **settings: Any) -> Environment | HostWorld:
     A setting that the function of the name does not take itself may be one of the adapters': `horizon` and
     `reward` (and `state`, PettingZoo only).
     """
+    function = function_at(name)
     default = {"horizon": CATALOGUE[name].horizon} if _is_table(name) else {}
-    made, left, accepted = _made(name, function_at(name), default | settings)
+    made, left, accepted = _made(name, function, default | settings)
     env, adapted = _adapt(made, name, left)
-    _check_settings(name, left, (*accepted, *adapted), takes_any=False)
+    check_names(name, left, (*accepted, *adapted))
     with nullcontext() if _is_ours(name) else noted(f"spec of {name}"):
         env.spec  # noqa: B018  (a bad size is refused here, not at the first step)
     with suppress(TypeError):  # some objects cannot be remembered, and need not be
-        _NAMES[id(env)] = (weakref.ref(env), name, settings)
+        _NAMES[id(env)] = (weakref.ref(env), full_name(name), settings)
         weakref.finalize(env, _NAMES.pop, id(env), None)
     return env
 
@@ -62,7 +64,7 @@ def problem(name: str, /, **settings: Any) -> DecPOMDP:
     """The tables of a finite environment by its name, for planners."""
     table = CATALOGUE[name].table if name in CATALOGUE else None
     made, left, accepted = _made(name, function_at(table or name), settings)
-    _check_settings(name, left, accepted, takes_any=False)
+    check_names(name, left, accepted)
     if isinstance(made, DecPOMDP):
         return made
     if isinstance(made, FiniteEnvironment):
@@ -73,6 +75,23 @@ def problem(name: str, /, **settings: Any) -> DecPOMDP:
         f"{name} cannot be written as a table, since its random outcomes cannot be enumerated: "
         "give a .dpomdp file, a DecPOMDP or a FiniteEnvironment."
     )
+
+
+def full_name(name: str) -> str:
+    """The name as it is understood anywhere: a file by its whole path."""
+    file, _, function = name.rpartition(":")
+    if file.endswith(".py"):
+        return f"{Path(file).expanduser().resolve()}:{function}"
+    return str(Path(name).expanduser().resolve()) if _is_file(name) else name
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """The settings that an environment has if none are given, as config.json holds them.
+
+    An environment with a default given is the same as without.
+    """
+    own = defaults_of(function_at(name))
+    return {"horizon": CATALOGUE[name].horizon, **own} if _is_table(name) else own
 
 
 def runs_code(name: str) -> bool:
@@ -91,12 +110,14 @@ def refuse_code(name: str, settings: dict[str, Any], source: str, naming: str) -
 
 def function_at(name: str) -> Callable[..., Any]:
     """The function that a name leads to."""
+    if not isinstance(name, str):
+        raise ValueError(f"an environment is named by a word, as 'switch', got {name!r}.")
     if name in CATALOGUE:
         return function_at(CATALOGUE[name].path)
     if _is_file(name):
         from marco.tabular.dpomdp.format import read
 
-        return partial(read, Path(name))
+        return partial(read, Path(name).expanduser())
     module, colon, function = name.rpartition(":")
     if not colon:
         raise ValueError(_unknown(name))
@@ -109,12 +130,15 @@ def _made(
     name: str, function: Callable[..., Any], settings: dict[str, Any]
 ) -> tuple[Any, dict[str, Any], Collection[str]]:
     """What the function returns, the settings left for an adapter, and the names of those it takes."""
-    accepted, takes_any = _parameters(function)
-    left = {key: value for key, value in settings.items() if key in ADAPTED and key not in accepted}
+    named, takes_any = parameters_of(function)
+    left = {key: value for key, value in settings.items() if key in ADAPTED and key not in named}
     own = {key: value for key, value in settings.items() if key not in left}
-    _check_settings(name, own, accepted, takes_any=takes_any)
+    if not takes_any:
+        check_names(name, own, named)
+    check_annotated(name, own, named)
+    check_types(name, left, {"horizon": int})
     made = function(**own) if _is_ours(name) else call(function, own, name)
-    return made, left, accepted
+    return made, left, tuple(named)
 
 
 def _adapt(made: Any, name: str, settings: dict[str, Any]) -> tuple[Environment | HostWorld, Collection[str]]:
@@ -131,7 +155,7 @@ def _adapt(made: Any, name: str, settings: dict[str, Any]) -> tuple[Environment 
         from marco.environments.adapters.jaxmarl import JaxMARLWorld
 
         takes = ("horizon", "reward")
-        _check_settings(name, settings, takes, takes_any=False)
+        check_names(name, settings, takes)
         return JaxMARLWorld(made, **settings), takes
     with noted(f"spec of {name}"):
         is_host = isinstance(made, HostWorld) and isinstance(made.spec, Spec)
@@ -144,7 +168,7 @@ def _adapt(made: Any, name: str, settings: dict[str, Any]) -> tuple[Environment 
 
 
 def _table_environment(table: DecPOMDP, name: str, **settings: Any) -> Environment:
-    _check_settings(name, settings, ("horizon",), takes_any=False)
+    check_names(name, settings, ("horizon",))
     if "horizon" not in settings:
         raise ValueError(
             f"{name} does not say how long an episode lasts: give horizon=, its number of steps."
@@ -164,40 +188,21 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_file(name: str) -> bool:
-    return name.endswith(FILES) or (":" not in name and Path(name).is_file())
+    """Whether a name is that of a .dpomdp file, whatever it ends in."""
+    return name.endswith(FILES) or (
+        not name.endswith(".py") and ":" not in name and Path(name).expanduser().is_file()
+    )
 
 
 def _is_table(name: str) -> bool:
     return name in CATALOGUE and CATALOGUE[name].kind == "table"
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[Collection[str], bool]:
-    """The names of a function's settings, and whether it takes any others."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # of some functions written in C there is none
-        return (), True
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    named = tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
-    return named, any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _check_settings(
-    name: str, settings: Collection[str], accepted: Collection[str], *, takes_any: bool
-) -> None:
-    if takes_any:
-        return
-    for setting in settings:
-        if setting not in accepted:
-            known = f"it has {', '.join(accepted)}" if accepted else "it has none"
-            meant = get_close_matches(setting, accepted, 1)
-            question = f" Do you mean {meant[0]!r}?" if meant else ""
-            raise ValueError(f"{name} has no setting {setting!r}: {known}.{question}")
-
-
 def _unknown(name: str) -> str:
     if meant := get_close_matches(name, CATALOGUE, 1):
         return f"unknown environment {name!r}: do you mean {meant[0]!r}?"
+    if name.endswith(".py"):
+        return f"{name!r} names a file, but no function in it: write {name}:function."
     if "." in name or "/" in name:
         return (
             f"{name!r} names no function: write package.module:function, as in "
@@ -225,16 +230,23 @@ def _member(path: str, module: ModuleType, name: str) -> Callable[..., Any]:
         offered = [key for key, value in vars(module).items() if key[0] != "_" and callable(value)]
         raise ValueError(
             f"{path!r}: module {module.__name__!r} has no function {name!r}. It offers {offered}."
+            f"{_meant(name, offered)}"
         )
     return function
+
+
+def _meant(name: str, offered: list[str]) -> str:
+    meant = get_close_matches(name, offered, 1)
+    return f" Do you mean {meant[0]!r}?" if meant else ""
 
 
 def _module(name: str, path: str) -> ModuleType:
     if name.endswith(".py"):
         return _module_in_file(Path(name), path)
     if not all(part.isidentifier() for part in name.split(".")):
+        hint = _meant(path, [path.replace(":", ".py:")] if Path(f"{name}.py").is_file() else [])
         raise ValueError(
-            f"{path!r} names no function: write package.module:function or path/to/file.py:function."
+            f"{path!r} names no function: write package.module:function or path/to/file.py:function.{hint}"
         )
     if "" not in sys.path and not name.startswith("marco."):
         sys.path.insert(0, "")  # a module of the user's own is looked for here first, as python itself does
@@ -245,13 +257,16 @@ def _module(name: str, path: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # The module is there; something that it imports is not.
         raise ValueError(
-            f"{path!r}: there is no module {error.name!r}. Install it or correct the path."
+            f"{path!r}: there is no module {error.name!r}. Install it or correct the path. A function in a "
+            "file is path/to/file.py:function."
         ) from error
 
 
 def _module_in_file(file: Path, path: str) -> ModuleType:
+    file = file.expanduser()
     if not file.is_file():
-        raise ValueError(f"{path!r}: there is no file {str(file)!r}. Correct the path.")
+        hint = _meant(file.name, [one.name for one in file.parent.glob("*.py")])
+        raise ValueError(f"{path!r}: there is no file {str(file)!r}. Correct the path.{hint}")
     # Under its full path, so that it is loaded once and hides no installed module of the same name.
     name, folder = str(file.resolve()), str(file.resolve().parent)
     if name in sys.modules:

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from marco.checks import check_columns, is_of
 from marco.environments.base import FiniteEnvironment, Transition
 from marco.policies.base import Policy
 from marco.types import ActionComponent, Agent, Categorical, Episode, Feature, Spec, binary
@@ -38,8 +39,9 @@ class Switch(FiniteEnvironment):
     horizon: int = eqx.field(static=True, default=6)
 
     def __check_init__(self) -> None:
-        if self.agents < 2:
-            raise ValueError(f"the riddle needs at least 2 agents, got agents={self.agents}.")
+        if not is_of(self.agents, int) or self.agents < 2:
+            raise ValueError(f"the riddle needs at least 2 agents, got agents={self.agents!r}.")
+        check_columns(f"switch with agents={self.agents}", 2 * self.agents + 1)
 
     @property
     def spec(self) -> Spec:

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
 from marco.data.storage import read_json
+from marco.environments import settings
 from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
@@ -27,6 +28,8 @@ LEARNERS: dict[str, type[Any]] = {"QLearner": QLearner, "MAPPO": MAPPO}
 """Learners that can be read back from a file. No other class is ever looked up by a name in a file."""
 
 Method = Literal["marco", "model-free"]
+Settings = dict[str, Any]
+"""Those of an environment. JSON has no tuples, so that these are not written as they are."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class RunConfig:
     seeds: tuple[int, ...]
     test_episodes: int
     """Episodes by which teams are evaluated in the true environment, where that is not exact."""
-    world_settings: dict[str, Any] = field(default_factory=dict)
+    world_settings: Settings = field(default_factory=dict)
     preset: str | None = None
     """The preset that the algorithm's settings came from; they are written out all the same."""
     known: tuple[str, ...] = ()
@@ -124,10 +127,7 @@ def as_json(config: Any) -> Any:
     try:
         return json.loads(json.dumps(_converter().unstructure(config)))
     except TypeError as error:
-        raise ValueError(
-            f"the settings cannot be written to config.json: {error}. Give the environment numbers, "
-            "words and lists as settings, or make it in Python."
-        ) from error
+        raise ValueError(f"the settings cannot be written to config.json: {error}.") from error
 
 
 def _version(library: str) -> str:
@@ -150,6 +150,10 @@ def _converter() -> Any:
     )
     converter.register_structure_hook_func(
         lambda kind: kind is Learner, lambda value, _: _learner_from_dict(converter, value)
+    )
+    converter.register_unstructure_hook_func(lambda kind: kind == Settings, settings.as_json)
+    converter.register_structure_hook_func(
+        lambda kind: kind == Settings, lambda value, _: settings.from_json(value)
     )
     converter.register_structure_hook(
         MarcoConfig | ModelFreeConfig,

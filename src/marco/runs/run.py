@@ -31,10 +31,11 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName, standi
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
+from marco.checks import check_episodes
 from marco.data.dataset import Dataset
 from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
-from marco.environments.registry import make, refuse_code, runs_code
+from marco.environments.registry import defaults, make, refuse_code, runs_code
 from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
@@ -124,10 +125,7 @@ class Run:
 
     def create(self, logged: Sequence[Episode] = ()) -> None:
         """Make the folder. Nothing is compiled or played before all settings are found good."""
-        self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds))).check()
-        if self.config.tensorboard:
-            summary_writer()
-        self._check_savable()
+        self.check()
         check_free(self.folder)
         config = config_text(self.config)
         try:
@@ -145,11 +143,24 @@ class Run:
             shutil.rmtree(self.folder, ignore_errors=True)  # else the corrected command would be refused
             raise
 
+    def check(self) -> None:
+        """Refuse what could not be run, kept or resumed."""
+        as_json(self.config)
+        check_episodes("test_episodes", self.config.test_episodes)
+        self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds))).check()
+        if self.config.tensorboard:
+            summary_writer()
+        self._check_savable()
+
     def check_same(self) -> None:
         """Refuse to go on with a run of other settings."""
         stored = read_json(self.folder / "config.json", "Correct it, or choose another folder.")
+        usual = {} if self.config.world is None else {"world_settings": defaults(self.config.world)}
         for name, ours in as_json(self.config).items():
-            if stored.get(name) != ours and name not in ("preset", "tensorboard"):
+            theirs = stored.get(name)
+            if name in usual and isinstance(theirs, dict):  # a default that is given changes nothing
+                theirs, ours = usual[name] | theirs, usual[name] | ours
+            if theirs != ours and name not in ("preset", "tensorboard"):
                 raise ValueError(
                     f"{self.folder} holds a run with another {name}: choose another folder, or the settings "
                     "that it was begun with."
