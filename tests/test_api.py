@@ -89,7 +89,7 @@ def test_a_team_that_cannot_be_saved_is_refused_before_training(tmp_path):
     ("changes", "message"),
     [
         ({"samples": 20}, "samples=20 and config.samples=50 differ: give it to the preset"),
-        ({"seed": -1}, r"seeds must be different numbers from 0 on, got \[-1\]"),
+        ({"seed": -1}, r"seeds must be different whole numbers from 0 to 4294967295, got \[-1\]"),
         ({"env": "swich"}, "unknown environment 'swich': do you mean 'switch'?"),
     ],
 )

@@ -84,7 +84,7 @@ def test_too_many_histories_are_refused_with_the_cure():
 
 
 def test_an_estimate_needs_two_episodes():
-    with pytest.raises(ValueError, match="at least 2 episodes, got 1"):
+    with pytest.raises(ValueError, match="episodes must be at least 2, got 1"):
         sampled_value(jax.random.key(0), Switch(), RandomPolicy(), 1)
 
 

@@ -15,11 +15,13 @@ from marco.algorithm.config import MarcoConfig
 from marco.algorithm.events import Event, standing_warnings
 from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.precompile import compiled_ahead
+from marco.checks import check_episodes
 from marco.compilation import keep_compiled
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import make, name_of
 from marco.evaluation import Estimate, evaluate
+from marco.learners.parallel import check_memory
 from marco.model.environment import ModelEnvironment
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy
@@ -128,8 +130,15 @@ def learn_seeds(
     """`learn` with several seeds at once, vectorised; one result per seed."""
     keep_compiled()
     env = make(env) if isinstance(env, str) else env
+    if not isinstance(env, Environment | HostWorld):
+        raise ValueError(f"env must be an environment, or the name of one, got {env!r}.")
     config = _config(config, env, samples)
     tests = default_test_episodes(env) if test_episodes is None else test_episodes
+    check_episodes("test_episodes", tests)
+    if not hasattr(seeds, "__len__"):
+        raise ValueError(f"seeds must be a list of numbers, got {seeds!r}.")
+    # Before they are listed: a range may be of any length.
+    check_memory(config.final_learners, env.spec, len(seeds))
     board = Progress(
         Console(quiet=not progress),
         [(phase.iteration, phase.name) for phase in phases(config)],
@@ -172,6 +181,8 @@ def default_test_episodes(env: Environment | HostWorld) -> int:
 def _config(config: MarcoConfig | None, env: Environment | HostWorld, samples: int | None) -> MarcoConfig:
     if config is None:
         return MarcoConfig.preset("default", env.spec, samples=samples)
+    if not isinstance(config, MarcoConfig):
+        raise ValueError(f"config must be a MarcoConfig, as MarcoConfig.preset makes it, got {config!r}.")
     if samples is not None and samples != config.samples:
         raise ValueError(
             f"samples={samples} and config.samples={config.samples} differ: give it to the preset, as in "

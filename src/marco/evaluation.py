@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from marco.checks import check_episodes, check_seed
 from marco.environments.base import Environment, EnvironmentState, FiniteEnvironment, HostWorld
 from marco.environments.enumeration import (
     joint_actions,
@@ -64,19 +65,22 @@ def evaluate(
         env = make(env)
     if isinstance(policy, TeamPolicy):
         policy = as_policy(policy, env.spec)
+    if not isinstance(policy, Policy):
+        raise ValueError(f"evaluate needs a Policy, or a team that marco.load gave, got {policy!r}.")
     if isinstance(env, FiniteEnvironment):
         try:
             return Estimate(exact_value(env, policy, EXACT_LIMIT), 0.0, 0, 0)
         except TooManyHistoriesError:
             pass
+    if isinstance(seed, int):
+        check_seed("seed", seed)
     key = jax.random.key(seed) if isinstance(seed, int) else seed
     return sampled_value(key, env, policy, episodes)
 
 
 def sampled_value(key: PRNGKeyArray, env: Environment | HostWorld, policy: Policy, episodes: int) -> Estimate:
     """The mean undiscounted return over independent episodes; outside JAX one after the other."""
-    if episodes < 2:
-        raise ValueError(f"an estimate needs at least 2 episodes, got {episodes}.")
+    check_episodes("episodes", episodes)
     if isinstance(env, Environment):
         returns, lengths = jax.tree.map(np.asarray, _returns(key, env, policy, episodes))
     else:

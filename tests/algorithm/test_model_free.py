@@ -77,8 +77,8 @@ def test_a_pettingzoo_world_is_trained_in_by_the_same_learner():
         ),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
         ({"test_episodes": 1}, "test_episodes must be at least 2, got 1"),
-        ({"seeds": (1, 1)}, r"seeds must be different numbers from 0 on, got \[1, 1\]"),
-        ({"seeds": (-1,)}, r"seeds must be different numbers from 0 on, got \[-1\]"),
+        ({"seeds": (1, 1)}, r"seeds must be different whole numbers from 0 to 4294967295, got \[1, 1\]"),
+        ({"seeds": (-1,)}, r"seeds must be different whole numbers from 0 to 4294967295, got \[-1\]"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_compiled(change, message):

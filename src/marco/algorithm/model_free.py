@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.algorithm.events import Event
+from marco.checks import check_episodes, check_fields
 from marco.environments.base import Environment, HostWorld
 from marco.evaluation import Estimate, evaluate
 from marco.learners.base import Learner
@@ -37,6 +38,7 @@ class ModelFreeConfig:
     """Samples between two evaluations."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.evaluate_every < 1:
             raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}.")
 
@@ -58,8 +60,7 @@ class ModelFree:
                 f"({self.config.learner.episodes_per_update} episodes of {self.env.spec.horizon} steps): "
                 f"give at least {self.most_per_update}, or another preset."
             )
-        if self.test_episodes < 2:
-            raise ValueError(f"test_episodes must be at least 2, got {self.test_episodes}.")
+        check_episodes("test_episodes", self.test_episodes)
         check_seeds(self.seeds, self.env)
         check_memory((self.config.learner,), self.env.spec, len(self.seeds))
 

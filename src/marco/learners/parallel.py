@@ -5,7 +5,7 @@ CPU, whose cores one program does not fill, programs run side by side in threads
 """
 
 import os
-import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
+from marco.checks import SEEDS, gib, is_of, machine_memory
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics
 from marco.learners.training import TrainingState, init, train, train_until
@@ -33,8 +34,9 @@ EVALUATION_EPISODES = 4_096
 
 def check_seeds(seeds: tuple[int, ...], env: Environment | HostWorld) -> None:
     """Refuse equal seeds, and several seeds in an environment that Python steps."""
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seeds must be different numbers from 0 on, got {list(seeds)}.")
+    good = all(is_of(seed, int) and 0 <= seed < SEEDS for seed in seeds)
+    if not seeds or not good or len(set(seeds)) != len(seeds):
+        raise ValueError(f"seeds must be different whole numbers from 0 to {SEEDS - 1}, got {list(seeds)}.")
     if len(seeds) > 1 and not isinstance(env, Environment):
         raise ValueError(
             f"{env.spec.name} is no JAX environment and runs one seed at a time, got seeds {list(seeds)}: "
@@ -145,20 +147,24 @@ def bytes_per_training(learner: Learner, spec: Spec) -> int:
 
 def check_memory(learners: Sequence[Learner], spec: Spec, seeds: int, available: int | None = None) -> None:
     """Refuse more seeds than fit, before anything is compiled: all `learners` of a seed are alive at once."""
-    needed = sum(bytes_per_training(learner, spec) for learner in learners)
+    needed = sum(count * bytes_per_training(learner, spec) for learner, count in Counter(learners).items())
     available = memory_available() if available is None else available
-    if seeds * needed > available:
-        raise ValueError(
-            f"{seeds} seeds need about {seeds * needed / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB are "
-            f"there: use at most {available // needed} seeds, or a smaller buffer_size or batch_size."
+    if seeds * needed <= available:
+        return
+    if needed > available:
+        who, cure = (
+            f"one seed needs about {gib(needed)}",
+            "use fewer restarts, a smaller environment or network",
         )
+    else:
+        who = f"{seeds:,} seeds need about {gib(seeds * needed)}"
+        cure = f"use at most {available // needed} seeds"
+    raise ValueError(
+        f"{who}, but {gib(available)} are there: {cure}, or a smaller buffer_size or batch_size."
+    )
 
 
 def memory_available() -> int:
     """The memory of all devices together, or of the machine where the devices are its processors."""
     limits = [(device.memory_stats() or {}).get("bytes_limit") for device in jax.devices()]
-    if all(limits):
-        return int(sum(limit for limit in limits if limit))
-    if not hasattr(os, "sysconf"):  # Windows does not say
-        return sys.maxsize
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(sum(limit for limit in limits if limit)) if all(limits) else machine_memory()

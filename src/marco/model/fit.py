@@ -1,6 +1,7 @@
 """Fitting a model by maximum likelihood: every component of it from the same real data."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from marco.model.early_stopping import ComponentFit, Examples, fit_ensemble
 from marco.model.environment import ModelEnvironment, ResampleMember
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
+from marco.model.predictors import create_predictor
 from marco.model.rows import Data, gather
 from marco.model.views import View
 from marco.types import Episode, Spec, concatenate_observations
@@ -54,6 +56,23 @@ class ModelPlan:
             for name in COMPONENTS
             if name not in ("start", *self.view.known(spec, given))
         )
+
+    def sizes(self) -> dict[ComponentName, int]:
+        """About how many numbers the training of each component keeps: weights, their copies, and a batch."""
+        found = dict.fromkeys((name for _, name in self.components()), 0)
+        specs = self.view.model_specs(self.spec)
+        for index, name in self.components():
+            predictor, layout = (
+                self.config.predictor(name),
+                layouts(specs[index], continuous_reward=False)[name],
+            )
+            width = len(Inputs(specs[index], self.config.distances).numeric(name))
+            create = partial(create_predictor, predictor, size_in=width, layout=layout)
+            weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
+            batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
+            # The network, its gradient, two averages of the optimiser, the moving average, the best so far.
+            found[name] += predictor.members * (6 * weights + 2 * batch)
+        return found
 
     def fit_component(
         self, key: PRNGKeyArray, data: tuple[Data, ...], part: Part

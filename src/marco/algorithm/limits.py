@@ -1,0 +1,45 @@
+"""What Algorithm 1 needs at least, and at most: refused before anything is compiled or played."""
+
+from collections.abc import Sequence
+
+from marco.algorithm.config import LEAST_EPISODES, MarcoConfig
+from marco.checks import check_fits
+from marco.learners.parallel import memory_available
+from marco.model.fit import ModelPlan
+from marco.types import Spec
+
+
+def check_chunks(config: MarcoConfig, spec: Spec) -> None:
+    """Refuse too few samples to fit a model to: an episode may take as many steps as the horizon."""
+    least = LEAST_EPISODES * spec.horizon
+    for name in ("samples", "first_chunk"):
+        given = getattr(config, name)
+        if given < least:
+            raise ValueError(
+                f"{name}={given} is too few for {spec.name}: a model learns from one episode and is judged "
+                f"by another, so give at least {least} ({LEAST_EPISODES} episodes of {spec.horizon} steps)."
+            )
+
+
+def check_data_and_model(plan: ModelPlan, config: MarcoConfig, seeds: int) -> None:
+    """Refuse more data, or larger models, than fit into the memory."""
+    spec, available = plan.spec, memory_available()
+    seen = spec.num_agents * (spec.observation_width + spec.num_actions)
+    # A step is kept with both of its states, and with what was seen before and after it; once more as rows.
+    step = 2 * (2 * spec.state_width + 2 * seen)
+    batch = max(1, config.chunk // spec.horizon) * (spec.horizon + 1) * (spec.state_width + seen)
+    cure = "make it smaller, or train fewer seeds"
+    check_fits(f"samples={config.samples}", seeds * config.samples * step, cure, available)
+    check_fits(f"chunk={config.chunk}", seeds * batch, cure, available)
+    for name, numbers in plan.sizes().items():
+        check_fits(
+            f"model.{name}", seeds * numbers, "use fewer members, or smaller hidden or batch_size", available
+        )
+
+
+def check_known(plan: ModelPlan, known: Sequence[tuple[str, object]]) -> None:
+    """Refuse known components that are none, or no functions."""
+    plan.components()
+    for name, function in known:
+        if not callable(function):
+            raise ValueError(f"known: {name} must be a function, got {function!r}.")
