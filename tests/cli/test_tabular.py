@@ -106,7 +106,7 @@ def test_bound_says_when_it_is_vacuous(run):
         (("rmax", "dectiger", "--horizon", "2", "--m", "0"), "m must be at least 1, got 0"),
         (("rmax", "dectiger", "--horizon", "2", "--figure", "no/such/a.png"), "there is no folder"),
         (("rmax", "dectiger", "--horizon", "2", "--figure", "a.txt"), "'a.txt' must end in one of"),
-        (("rmax", "dectiger", "--horizon", "2", "--epsilon", "-1"), "--epsilon must not be negative"),
+        (("rmax", "dectiger", "--horizon", "2", "--epsilon", "-1"), "--epsilon must be a number from 0 on"),
     ],
 )
 def test_mistakes(run, arguments, message):

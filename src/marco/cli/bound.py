@@ -65,7 +65,12 @@ class Bound:
 
 def main(arguments: list[str]) -> None:
     """Compute and show."""
-    parse(Bound, arguments, "marco bound").run()
+    try:
+        parse(Bound, arguments, "marco bound").run()
+    except ArithmeticError as error:
+        raise ValueError(
+            "the bounds are too large to be computed: give a larger epsilon or delta, or smaller sizes."
+        ) from error
 
 
 def _cells(guarantee: Guarantee) -> list[str]:

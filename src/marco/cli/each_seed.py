@@ -2,13 +2,26 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
+from marco.checks import machine_memory
 from marco.cli.common import console
+from marco.learners.parallel import cores
+
+PER_CORE = 4
+"""The most processes for each core: more only wait for each other."""
+PROCESS = 2**30
+"""The memory of a process, about."""
 
 
-def commands(arguments: list[str], seeds: tuple[int, ...], out: Path) -> dict[str, list[str]]:
+def most_processes() -> int:
+    """How many seeds may run at once on this machine."""
+    return max(1, min(PER_CORE * cores(), machine_memory() // PROCESS))
+
+
+def commands(arguments: list[str], seeds: Sequence[int], out: Path) -> dict[str, list[str]]:
     """The command of each seed: as it was given, but for this seed alone and a folder of its own."""
     return {
         f"seed {seed}": [

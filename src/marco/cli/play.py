@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import jax
 import tyro
 
+from marco.checks import check_seed
 from marco.cli.common import RunOptions, console
 from marco.cli.settings import options_of, parse_with_rest, refuse_unknown, take_env
 from marco.compilation import keep_compiled
@@ -21,6 +22,8 @@ from marco.rollout import play
 from marco.runs.run import Run
 
 PROG = "marco play"
+MOST_EPISODES = 10_000
+"""The most episodes to look at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +98,9 @@ def show_episodes(
     """
     if episodes < 1:
         raise ValueError(f"--episodes must be at least 1, got {episodes}.")
+    if episodes > MOST_EPISODES:
+        raise ValueError(f"--episodes must be at most {MOST_EPISODES:,}, got {episodes}.")
+    check_seed("--seed", seed)
     if gif is not None:
         check_gif(gif)
     played = [play(key, env, policy) for key in jax.random.split(jax.random.key(seed), episodes)]

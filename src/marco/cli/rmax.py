@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from marco.checks import check_seed
 from marco.cli.common import console, print_bounds
 from marco.cli.settings import parse_with_rest, table_of
 from marco.tabular import DecPOMDP, solve
@@ -105,8 +106,9 @@ class Rmax:
         for name, number in (("--runs", self.runs), ("--episodes", self.episodes)):
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}.")
-        if self.epsilon < 0.0:
-            raise ValueError(f"--epsilon must not be negative, got {self.epsilon}.")
+        if not 0.0 <= self.epsilon < math.inf:
+            raise ValueError(f"--epsilon must be a number from 0 on, got {self.epsilon}.")
+        check_seed("--seed", self.seed)
         if self.figure is not None:
             check_figure(self.figure)
 

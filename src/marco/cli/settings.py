@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from marco.checks import check_types
+
 HIDDEN = ("samples", "restarts")
 """Fields of a configuration that are options of the command itself."""
 
@@ -48,8 +50,9 @@ def take_env(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
             raise ValueError(f"--env.NAME VALUE names a setting of the environment, got {word!r}.")
         if not equals:
             value = next(words, "")
-            if not value or value.startswith("--"):
-                raise ValueError(f"--env.{name} needs a value.")
+            value = "" if value.startswith("--") else value
+        if not value:
+            raise ValueError(f"--env.{name} needs a value.")
         settings[name] = _literal(value)
     return settings, rest
 
@@ -57,11 +60,12 @@ def take_env(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 def table_of(options: Any, arguments: list[str]) -> tuple[Any, int]:
     """The tables of the environment that a planning command names, and the horizon."""
     from marco.environments.catalogue import CATALOGUE
-    from marco.environments.registry import make, problem
+    from marco.environments.registry import function_at, make, problem
 
     settings, rest = take_env(arguments)
     refuse_unknown(rest, options_of(type(options)))
     name, horizon = options.problem, options.horizon
+    function_at(name)  # refuses a name that leads nowhere, whatever else is missing
     if ":" in name:  # a function of the user's own may take a horizon, and its environment has one
         horizon = make(name, **settings).spec.horizon if horizon is None else horizon
         return problem(name, **settings), horizon
@@ -70,17 +74,18 @@ def table_of(options: Any, arguments: list[str]) -> tuple[Any, int]:
     horizon = next((one for one in (horizon, given, default) if one is not None), None)
     if horizon is None:
         raise ValueError(f"{name} does not say how long an episode lasts: give --horizon.")
+    check_types(name, {"horizon": horizon}, {"horizon": int})
     return problem(name, **settings), horizon
 
 
 def take_changes(config: Any, arguments: list[str], prog: str, also: Sequence[str] = ()) -> dict[str, Any]:
     """The fields of a configuration that the arguments give, by dotted name; `also` has other options."""
-    settings = _settings_type(config)
+    default = _unchecked(config, hidden=HIDDEN)
     parsed, rest = tyro.cli(
-        settings,
+        type(default),
         args=arguments,
         prog=prog,
-        default=settings(**{one.name: getattr(config, one.name) for one in fields(config)}),
+        default=default,
         config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff),
         return_unknown_args=True,
     )
@@ -112,16 +117,23 @@ def refuse_unknown(rest: list[str], options: list[str]) -> None:
     raise ValueError(f"there is no option {word}: {hint}")
 
 
-def _settings_type(config: Any) -> type[Any]:
-    """The type of a configuration, with the concrete types of its parts: tyro parses what types say."""
+def _unchecked(config: Any, hidden: Sequence[str] = ()) -> Any:
+    """The configuration in a type with the concrete types of its parts: tyro parses what types say.
+
+    It checks nothing: `apply_changes` does, by the name of the setting and in one line.
+    """
     concrete: list[Any] = []
     for one in fields(config):
-        value = getattr(config, one.name)
-        if one.name in HIDDEN:
-            concrete.append((one.name, Annotated[one.type, tyro.conf.Suppress], field(default=value)))
-        elif is_dataclass(value) and isinstance(one.type, type) and not is_dataclass(one.type):
-            concrete.append((one.name, type(value), field(default=value)))
-    return make_dataclass("Settings", concrete, bases=(type(config),), frozen=True, kw_only=True)
+        kind, value = one.type, getattr(config, one.name)
+        if one.name in hidden:
+            kind = Annotated[kind, tyro.conf.Suppress]
+        elif is_dataclass(value):
+            value = _unchecked(value)
+            kind = type(value)
+        concrete.append((one.name, kind, field(default=value)))
+    unchecked = {"__post_init__": lambda self: None, "__doc__": type(config).__doc__}
+    bases, name = (type(config),), type(config).__name__
+    return make_dataclass(name, concrete, bases=bases, namespace=unchecked, frozen=True, kw_only=True)()
 
 
 def _leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -14,7 +15,8 @@ from marco.algorithm.config import MarcoConfig, PresetName
 from marco.algorithm.model_free import ModelFreeConfig
 from marco.algorithm.presets import apply_changes
 from marco.api import default_test_episodes
-from marco.cli.each_seed import commands, run_together
+from marco.checks import check_episodes, check_seed, gib, machine_memory
+from marco.cli.each_seed import commands, most_processes, run_together
 from marco.cli.follow import follow
 from marco.cli.settings import (
     option_of,
@@ -27,13 +29,17 @@ from marco.cli.settings import (
 from marco.compilation import keep_compiled
 from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
-from marco.environments.registry import make, refuse_code
+from marco.environments.registry import defaults, full_name, make, refuse_code
+from marco.environments.settings import as_json
+from marco.learners.parallel import check_memory, cores
 from marco.learners.presets import LearnerName, LearnerPreset, make_learner
 from marco.runs.config import Logged, Method, RunConfig, read_config
 from marco.runs.run import Run
 from marco.types import Episode
 
 PROG = "marco train"
+MOST_RESTARTS = 1_000
+"""The most teams in the last model: each takes memory of its own, and time."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +101,15 @@ def main(arguments: list[str]) -> None:
     _check_options(options, base)
     env = make(world, **settings)
     algorithm = _algorithm(options, base, env, rest, f"{PROG} {world}")
-    seeds = _seeds(options, base)
-    if len(seeds) > 1 and not isinstance(env, Environment):
-        out = options.out or Path("runs") / f"{env.spec.name}-{_method(algorithm)}"
-        sys.exit(run_together(commands(["train", *arguments], seeds, out)))
+    every = _seeds(options, base)
+    each_alone = len(every) > 1 and not isinstance(env, Environment)
+    _check_number(every, algorithm, env)
+    seeds = tuple(every[:1] if each_alone else every)
     chunks, logged = _logged(options, world, settings, env, seeds)
     if logged is not None and isinstance(algorithm, MarcoConfig):
         algorithm = logged.adapt(algorithm)
     config = RunConfig(
-        world=world,
+        world=full_name(world),
         method=_method(algorithm),
         algorithm=algorithm,
         seeds=seeds,
@@ -113,8 +119,13 @@ def main(arguments: list[str]) -> None:
         logged=logged,
         tensorboard=options.tensorboard or (base is not None and base.tensorboard),
     )
-    out = options.out or Path("runs") / f"{env.spec.name}-{config.method}-{seeds[0]}"
+    out = (
+        options.out or Path("runs") / f"{env.spec.name}-{config.method}{'' if each_alone else f'-{seeds[0]}'}"
+    )
     run = Run(out, config, env)
+    if each_alone:
+        run.check()  # once, and not in every process
+        sys.exit(run_together(commands(["train", *arguments], every, out)))
     run.create(chunks)
     keep_compiled()
     follow(run)
@@ -123,7 +134,7 @@ def main(arguments: list[str]) -> None:
 def _parse(arguments: list[str]) -> tuple[Train, list[str]]:
     """The options, and the settings that are left; the environment comes first."""
     words = [word for word in arguments if word not in ("-h", "--help")]
-    world = words.pop(0) if words and not words[0].startswith("-") else None
+    world = words[0] if words and not words[0].startswith("-") else None
     options, rest = parse_with_rest(Train, words, PROG)
     return replace(options, world=world), rest
 
@@ -160,12 +171,27 @@ def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> 
     return world or base.world, settings
 
 
-def _seeds(options: Train, base: RunConfig | None) -> tuple[int, ...]:
+def _seeds(options: Train, base: RunConfig | None) -> Sequence[int]:
     before = (0,) if base is None else base.seeds
     if options.seed is None and options.seeds is None:
         return before
     first = before[0] if options.seed is None else options.seed
-    return tuple(range(first, first + (len(before) if options.seeds is None else options.seeds)))
+    return range(first, first + (len(before) if options.seeds is None else options.seeds))
+
+
+def _check_number(
+    seeds: Sequence[int], algorithm: MarcoConfig | ModelFreeConfig, env: Environment | HostWorld
+) -> None:
+    """Refuse more seeds than fit, before they are listed or processes started."""
+    if isinstance(env, Environment):
+        learners = algorithm.final_learners if isinstance(algorithm, MarcoConfig) else (algorithm.learner,)
+        check_memory(learners, env.spec, len(seeds))
+    elif len(seeds) > (most := most_processes()):
+        raise ValueError(
+            f"--seeds {len(seeds)}: each seed of {env.spec.name} is a process of its own, and {most} are the "
+            f"most here ({cores()} cores, {gib(machine_memory())}): give fewer now, and others later, "
+            f"from --seed {seeds[most]} on."
+        )
 
 
 def _test_episodes(options: Train, base: RunConfig | None, env: Environment | HostWorld) -> int:
@@ -175,8 +201,14 @@ def _test_episodes(options: Train, base: RunConfig | None, env: Environment | Ho
 
 
 def _check_options(options: Train, base: RunConfig | None) -> None:
-    if options.seeds is not None and options.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {options.seeds}.")
+    for name, least in (("seeds", 1), ("samples", 1), ("evaluate_every", 1), ("restarts", 0)):
+        given = getattr(options, name)
+        if given is not None and given < least:
+            raise ValueError(f"{option_of(name)} must be at least {least}, got {given}.")
+    if options.seed is not None:
+        check_seed("--seed", options.seed)
+    if options.episodes is not None:
+        check_episodes("--episodes", options.episodes)
     if base is not None:
         for name in ("preset", "learner", "evaluate_every"):
             if getattr(options, name) is not None:
@@ -232,8 +264,8 @@ def _preset_name(options: Train) -> PresetName:
 def _restarted(config: Any, options: Train) -> Any:
     if options.restarts is None:
         return config
-    if options.restarts < 0:
-        raise ValueError(f"--restarts must not be negative, got {options.restarts}.")
+    if options.restarts > MOST_RESTARTS:
+        raise ValueError(f"--restarts must be at most {MOST_RESTARTS:,}, got {options.restarts}.")
     return replace(config, restarts=tuple(islice(cycle(config.final_learners), options.restarts)))
 
 
@@ -256,7 +288,11 @@ def _logged(
     options: Train, world: str, settings: dict[str, Any], env: Environment | HostWorld, seeds: tuple[int, ...]
 ) -> tuple[list[Episode], Logged | None]:
     """The episodes of --data, and what the run's configuration says of them."""
-    chunks = for_seeds(read_logged(options.data, world, settings, env.spec), len(seeds))
+    if not options.data:
+        return [], None
+    usual = defaults(world)
+    read = read_logged(options.data, full_name(world), usual | as_json(settings), env.spec, usual)
+    chunks = for_seeds(read, len(seeds))
     if not chunks:
         return [], None
     steps = sum(int(np.asarray(chunk.mask)[0].sum()) for chunk in chunks)

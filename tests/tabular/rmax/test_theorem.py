@@ -131,7 +131,7 @@ def test_enough_tosses_show_enough_heads():
     [
         ((0, 4, 3, 0.1, 0.1), "states must be at least 1, got 0"),
         ((4, 4, 0, 0.1, 0.1), "horizon must be at least 1, got 0"),
-        ((4, 4, 3, 0.0, 0.1), "epsilon must be more than 0, got 0.0"),
+        ((4, 4, 3, 0.0, 0.1), "epsilon must be more than 0 and finite, got 0.0"),
         ((4, 4, 3, 0.1, 1.0), "delta must be between 0 and 1, got 1.0"),
         ((4, 4, 3, 0.1, 0.1, 0), "joint_observations must be at least 1, got 0"),
     ],

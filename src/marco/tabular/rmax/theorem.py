@@ -93,7 +93,7 @@ def _check(states: int, joint_actions: int, epsilon: float, delta: float) -> Non
     for name, number in (("states", states), ("joint_actions", joint_actions)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}.")
-    if not epsilon > 0.0:
-        raise ValueError(f"epsilon must be more than 0, got {epsilon}.")
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be more than 0 and finite, got {epsilon}.")
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be between 0 and 1, got {delta}.")
