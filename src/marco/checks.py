@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -100,6 +100,13 @@ def check_seed(name: str, seed: Any) -> None:
     """Refuse what is no seed."""
     if not is_of(seed, int) or not 0 <= seed < SEEDS:
         raise ValueError(f"{name} must be a whole number from 0 to {SEEDS - 1}, got {seed!r}.")
+
+
+def check_seeds(seeds: Sequence[Any]) -> None:
+    """Refuse equal seeds, and what is no seed."""
+    good = all(is_of(seed, int) and 0 <= seed < SEEDS for seed in seeds)
+    if not seeds or not good or len(set(seeds)) != len(seeds):
+        raise ValueError(f"seeds must be different whole numbers from 0 to {SEEDS - 1}, got {list(seeds)}.")
 
 
 def check_episodes(name: str, episodes: Any) -> None:

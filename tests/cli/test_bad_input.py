@@ -103,7 +103,7 @@ def test_a_run_is_opened_from_another_folder_with_the_same_environment(run, plac
     monkeypatch.chdir("/")
     config = read_config(place / "run")
     assert (config.world, config.world_settings) == (f"{place / 'my_env.py'}:make", {"shape": (3, 3)})
-    assert Run(place / "run", config).env.spec.name == "switch"
+    assert Run.open(place / "run", trust=True).env.spec.name == "switch"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_names_are_checked_before_anything_is_imported(run, name):
     ("change", "message"),
     [
         ({"test_episodes": 1}, "test_episodes must be at least 2, got 1"),
-        ({"seeds": [3, 3]}, "seeds must be different numbers"),
+        ({"seeds": [3, 3]}, "seeds must be different whole numbers"),
         ({"method": "model-free"}, "method='model-free' has other settings"),
         ({"world": "switch\n"}, r"world must be the name of an environment, got 'switch\\n'"),
         ({"tensorboard": "no"}, r"must be bool, got 'no' @ \$\.tensorboard"),

@@ -27,7 +27,7 @@ from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld
 from marco.learners.parallel import (
     check_memory,
-    check_seeds,
+    check_seeds_of,
     clear_replay,
     init_all,
     spread,
@@ -128,7 +128,7 @@ class Marco:
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
-        check_seeds(self.seeds, self.env)
+        check_seeds_of(self.env, self.seeds)
         check_chunks(self.config, self.env.spec)
         check_known(self.plan, self.known)
         check_memory(self.config.final_learners, self.spec, len(self.seeds))

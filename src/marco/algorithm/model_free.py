@@ -15,7 +15,7 @@ from marco.evaluation import Estimate, evaluate
 from marco.learners.base import Learner
 from marco.learners.parallel import (
     check_memory,
-    check_seeds,
+    check_seeds_of,
     greedy_all,
     init_all,
     spread,
@@ -61,7 +61,7 @@ class ModelFree:
                 f"give at least {self.most_per_update}, or another preset."
             )
         check_episodes("test_episodes", self.test_episodes)
-        check_seeds(self.seeds, self.env)
+        check_seeds_of(self.env, self.seeds)
         check_memory((self.config.learner,), self.env.spec, len(self.seeds))
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
-from marco.checks import SEEDS, gib, is_of, machine_memory
+from marco.checks import check_seeds, gib, machine_memory
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics
 from marco.learners.training import TrainingState, init, train, train_until
@@ -32,11 +32,9 @@ EVALUATION_EPISODES = 4_096
 """Imagined episodes by which teams are compared: the standard error of a return in [-1, 1] is below 0.016."""
 
 
-def check_seeds(seeds: tuple[int, ...], env: Environment | HostWorld) -> None:
+def check_seeds_of(env: Environment | HostWorld, seeds: tuple[int, ...]) -> None:
     """Refuse equal seeds, and several seeds in an environment that Python steps."""
-    good = all(is_of(seed, int) and 0 <= seed < SEEDS for seed in seeds)
-    if not seeds or not good or len(set(seeds)) != len(seeds):
-        raise ValueError(f"seeds must be different whole numbers from 0 to {SEEDS - 1}, got {list(seeds)}.")
+    check_seeds(seeds)
     if len(seeds) > 1 and not isinstance(env, Environment):
         raise ValueError(
             f"{env.spec.name} is no JAX environment and runs one seed at a time, got seeds {list(seeds)}: "

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
+from marco.checks import check_episodes, check_seeds
 from marco.data.storage import read_json
 from marco.environments import settings
 from marco.learners.base import Learner
@@ -79,10 +80,8 @@ class RunConfig:
             raise ValueError(f"world must be the name of an environment, got {self.world!r}")
         if self.method != ("marco" if isinstance(self.algorithm, MarcoConfig) else "model-free"):
             raise ValueError(f"method={self.method!r} has other settings than those of algorithm")
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds must be different numbers from 0 on, got {list(self.seeds)}")
-        if self.test_episodes < 2:
-            raise ValueError(f"test_episodes must be at least 2, got {self.test_episodes}")
+        check_seeds(self.seeds)
+        check_episodes("test_episodes", self.test_episodes)
 
 
 def config_text(config: RunConfig) -> bytes:

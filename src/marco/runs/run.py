@@ -31,7 +31,6 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName, standi
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
-from marco.checks import check_episodes
 from marco.data.dataset import Dataset
 from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
@@ -146,7 +145,6 @@ class Run:
     def check(self) -> None:
         """Refuse what could not be run, kept or resumed."""
         as_json(self.config)
-        check_episodes("test_episodes", self.config.test_episodes)
         self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds))).check()
         if self.config.tensorboard:
             summary_writer()
