@@ -39,6 +39,28 @@ def test_worlds_help_and_version_import_neither_jax_nor_numpy():
         assert answer in ran.stdout
 
 
+def test_a_discount_that_is_not_used_is_said_in_one_line(run, tmp_path):
+    from marco.tabular.dpomdp.format import text
+    from marco.tabular.library import load
+
+    words = text(load("recycling")).replace("discount: 1.0", "discount: 0.9")
+    (tmp_path / "mine.dpomdp").write_text(words)
+    _, err, status = run("solve", tmp_path / "mine.dpomdp", "--horizon", "1")
+    assert status == 0
+    assert err.startswith("marco: warning: discount 0.9 of ")
+    assert err.endswith("mine.dpomdp is not used: returns are undiscounted sums over the horizon.\n")
+
+
+def test_too_little_memory_is_one_line(run, monkeypatch):
+    def unable(arguments):
+        raise MemoryError(*arguments)
+
+    monkeypatch.setattr("marco.cli.worlds.main", unable)
+    line = "marco: the memory is not enough: take something smaller."
+    assert run("worlds")[1:] == (f"{line}\n", 2)
+    assert run("worlds", "Unable to allocate 9 GiB")[1:] == (f"{line} Unable to allocate 9 GiB\n", 2)
+
+
 def test_an_unknown_command_is_answered_by_the_one_meant(run):
     _, err, status = run("trian")
     assert (status, err) == (2, "marco: there is no command 'trian': do you mean 'train'?\n")

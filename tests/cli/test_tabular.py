@@ -42,6 +42,20 @@ def test_solve_within_a_time(run):
     assert found["value"] <= 9.993568 <= found["upper"]
 
 
+def test_solve_shows_the_beginning_of_large_trees_at_once(run):
+    """A tree of 40 steps has 2^40 lines."""
+    out = run("solve", "dectiger", "--horizon", "40", "--time", "0.2")
+    assert "dectiger, horizon 40: best found" in out
+    assert out.count("and about 10^12 more lines; --json gives the whole policy") == 2
+    assert out.count("hear-left: ") < 200
+
+
+def test_solve_says_when_the_memory_is_used_up(run, monkeypatch):
+    monkeypatch.setattr("marco.tabular.solver.search.process_bytes", lambda: 10**12)
+    out = run("solve", "dectiger", "--horizon", "7", "--memory", "0.5", "--no-trees")
+    assert "The search ended at 0.5 GB of memory: --memory gives it more." in out
+
+
 def test_rmax_reports_runs_and_draws_them(run, tmp_path):
     path = tmp_path / "runs.png"
     asked = ("rmax", "counterexample", "--horizon", "5", "--m", "5", "--runs", "2", "--unknown", "self-loop")

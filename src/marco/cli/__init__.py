@@ -5,8 +5,10 @@ So `marco --help`, `marco worlds` and a mistyped word answer at once, without st
 
 import os
 import sys
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 COMMANDS = {
     "train": "Learn a team with MARCO, or model-free as the baseline",
@@ -20,6 +22,8 @@ COMMANDS = {
     "bound": "Compute the numbers of R-MAX's theorem",
 }
 """The sub-commands; `marco.cli.NAME` has a function `main(arguments)`."""
+
+_plainly = warnings.showwarning
 
 
 def main() -> None:
@@ -40,12 +44,14 @@ def main() -> None:
         meant = get_close_matches(name, COMMANDS, 1)
         hint = f"do you mean {meant[0]!r}?" if meant else f"there are {', '.join(COMMANDS)}."
         _fail(f"there is no command {name!r}: {hint}")
+    warnings.showwarning = _show_warning
     try:
         import_module(f"marco.cli.{name}").main(arguments[1:])
     except Exception as error:
         if not _is_a_mistake(error):
             raise
-        _fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
+        cause = "the memory is not enough: take something smaller. " if isinstance(error, MemoryError) else ""
+        _fail("\n".join([(cause + str(error)).strip(), *getattr(error, "__notes__", ())]))
 
 
 def _is_a_mistake(error: Exception) -> bool:
@@ -53,7 +59,16 @@ def _is_a_mistake(error: Exception) -> bool:
     from marco.environments.base import WorldError
     from marco.environments.user_code import is_noted
 
-    return isinstance(error, ValueError | ImportError | OSError | WorldError) and not is_noted(error)
+    refused = ValueError | ImportError | OSError | MemoryError | WorldError
+    return isinstance(error, refused) and not is_noted(error)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """A warning of ours is a line, without the place in the code; others are shown as ever."""
+    if category.__module__.split(".")[0] == "marco":
+        print(f"marco: warning: {message}", file=sys.stderr)
+    else:
+        _plainly(message, category, *place, **more)
 
 
 def _fail(message: str) -> None:

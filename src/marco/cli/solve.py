@@ -9,7 +9,11 @@ import tyro
 
 from marco.cli.common import console, print_bounds
 from marco.cli.settings import parse_with_rest, table_of
-from marco.tabular import DecPOMDP, Limits, Solution, mdp_bound, show, solve
+from marco.tabular import DecPOMDP, Limits, Solution, show, solve
+from marco.tabular.policies import FiniteStateController, number_of_lines
+
+LINES = 60
+"""The most lines of a tree that are printed."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Solve:
     """The number of steps; that of `marco worlds`, if not given."""
     time: float = math.inf
     """Seconds after which the search ends with the bounds reached. Ctrl-C does the same."""
+    memory: float = 4.0
+    """Gigabytes by which the program may grow; then the search ends with the bounds reached."""
     json: bool = False
     """Print one JSON object, and nothing else."""
     trees: bool = True
@@ -31,7 +37,7 @@ class Solve:
         """Solve, and print the value, the bounds and the policies."""
         steps = problem.steps(horizon)
         report = None if self.json else print_bounds
-        limits = Limits(self.time, interruptible=True)
+        limits = Limits(self.time, interruptible=True, memory=1e9 * self.memory)
         found = solve(problem.dynamics, steps, limits, report=report)
         if self.json:
             print(json.dumps(self._facts(problem, horizon, found)))
@@ -40,16 +46,16 @@ class Solve:
         console.print(
             f"{problem.name}, horizon {horizon}: {what} [bold]{found.lower:.6f}[/bold]", highlight=False
         )
-        console.print(
-            f"bounds {found.lower:.6f} to {found.upper:.6f}; a team that observes the state has the "
-            f"value {mdp_bound(problem.dynamics, steps):.6f}; {found.seconds:.2f} s, "
-            f"{found.nodes} occupancy states",
-            highlight=False,
-        )
+        bounds = f"bounds {found.lower:.6f} to {found.upper:.6f}"
+        if math.isfinite(found.mdp):
+            bounds += f"; a team that observes the state has the value {found.mdp:.6f}"
+        console.print(f"{bounds}; {found.seconds:.2f} s, {found.nodes} occupancy states", highlight=False)
+        if found.full:
+            console.print(f"The search ended at {self.memory:g} GB of memory: --memory gives it more.")
         if self.trees:
             for agent, controller in enumerate(found.team):
                 console.print(f"\nagent {problem.agents[agent]}:", highlight=False)
-                _print_tree(show(problem, controller, agent))
+                _print_tree(problem, controller, agent)
 
     def _facts(self, problem: DecPOMDP, horizon: int, found: Solution) -> dict[str, Any]:
         policy = [
@@ -78,8 +84,9 @@ def main(arguments: list[str]) -> None:
     options.run(*table_of(options, rest))
 
 
-def _print_tree(lines: list[str], most: int = 60) -> None:
-    for line in lines[:most]:
+def _print_tree(problem: DecPOMDP, controller: FiniteStateController, agent: int) -> None:
+    for line in show(problem, controller, agent, LINES):
         console.print(line, highlight=False, markup=False)
-    if len(lines) > most:
-        console.print(f"and {len(lines) - most} more lines; --json gives the whole policy")
+    if (left := number_of_lines(controller) - LINES) > 0:
+        number = f"{left:,}" if left < 10**12 else f"about 10^{math.log10(left):.0f}"
+        console.print(f"and {number} more lines; --json gives the whole policy", highlight=False)

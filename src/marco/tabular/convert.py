@@ -12,13 +12,11 @@ from marco.environments import enumeration
 from marco.environments.base import FiniteEnvironment
 from marco.environments.enumeration import joint_actions, outcomes, row_bytes, rows, starts
 from marco.environments.render import in_words
-from marco.tabular.problem import DecPOMDP, canonical_actions
+from marco.tabular.problem import ENTRIES, DecPOMDP, canonical_actions
 from marco.types import Spec
 
 LEAST = 512
 """The smallest batch, so that mostly one size is compiled."""
-ENTRIES = 100_000_000
-"""Transitions that a table may have: they take 8 bytes each, and planners copy them."""
 
 each = partial(enumeration.each, least=LEAST)
 

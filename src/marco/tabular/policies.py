@@ -1,7 +1,7 @@
 """Decentralised policies: one finite-state controller per agent, and the exact value of a team of them."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,10 @@ def occupancies(
         if t + 1 == horizon:
             return
         stays = belief if known is None else belief * known[:, actions].T
-        outcomes = np.einsum("js,sjm->jm", stays, dynamics.G[:, actions])
+        outcomes = np.empty((len(stays), dynamics.next_state.size))
+        for action in np.unique(actions):
+            here = actions == action
+            outcomes[here] = stays[here] @ dynamics.G[:, action]
         row, column = np.nonzero(outcomes > 0.0)
         if not row.size:
             return
@@ -65,9 +68,13 @@ def occupancies(
 
 def value(dynamics: Dynamics, team: Team) -> float:
     """J: the exact expected undiscounted return of a team."""
-    return float(
-        sum(np.sum(now.belief * dynamics.R[:, now.actions].T) for now in occupancies(dynamics, team))
-    )
+    return sum(rewards(dynamics, team))
+
+
+def rewards(dynamics: Dynamics, team: Team) -> Iterator[float]:
+    """The expected reward at every step."""
+    for now in occupancies(dynamics, team):
+        yield float(np.sum(now.belief * dynamics.R[:, now.actions].T))
 
 
 def escape_probability(dynamics: Dynamics, team: Team, known: Bool[np.ndarray, "S JA"]) -> float:
@@ -82,6 +89,16 @@ def idle_team(observations: tuple[int, ...], horizon: int) -> Team:
         FiniteStateController((np.zeros(1, int),) * horizon, (np.zeros((1, width), int),) * (horizon - 1))
         for width in observations
     )
+
+
+def repeated(team: Team, observations: tuple[int, ...], horizon: int) -> Team:
+    """The team over a longer horizon: whenever its own is over, it starts anew and has forgotten all."""
+    longer = []
+    for (actions, successors), width in zip(team, observations, strict=True):
+        cycle = (*successors, np.zeros((len(actions[-1]), width), int))
+        does = tuple(actions[t % len(cycle)] for t in range(horizon))
+        longer.append(FiniteStateController(does, tuple(cycle[t % len(cycle)] for t in range(horizon - 1))))
+    return tuple(longer)
 
 
 def random_team(
@@ -131,18 +148,32 @@ def brute_force(dynamics: Dynamics, horizon: int, limit: int = 200_000) -> tuple
     return value(dynamics, best), best
 
 
-def show(problem: DecPOMDP, controller: FiniteStateController, agent: int) -> list[str]:
-    """A controller as the lines of an indented tree, without observations that are impossible under it."""
-    return list(_subtree(problem, controller, agent, 0, 0, ""))
+def show(
+    problem: DecPOMDP, controller: FiniteStateController, agent: int, most: int | None = None
+) -> list[str]:
+    """A controller as the lines of an indented tree, without observations that are impossible under it.
+
+    There may be a line for every history: only the first `most` are made.
+    """
+    return list(islice(_tree_lines(problem, controller, agent), most))
 
 
-def _subtree(
-    problem: DecPOMDP, controller: FiniteStateController, agent: int, t: int, node: int, label: str
-) -> Iterator[str]:
-    """The lines from a node at step t on; `label` names the observation that led there."""
-    yield "  " * t + label + problem.actions[agent][controller.actions[t][node]]
-    if t == len(controller.successors):
-        return
-    for name, child in zip(problem.observations[agent], controller.successors[t][node].tolist(), strict=True):
-        if child >= 0:
-            yield from _subtree(problem, controller, agent, t + 1, child, f"{name}: ")
+def number_of_lines(controller: FiniteStateController) -> int:
+    """The number of lines of the whole tree, which is not made for it."""
+    below = [1] * len(controller.actions[-1])
+    for leads in reversed(controller.successors):
+        below = [1 + sum(below[child] for child in row if child >= 0) for row in leads.tolist()]
+    return below[0]
+
+
+def _tree_lines(problem: DecPOMDP, controller: FiniteStateController, agent: int) -> Iterator[str]:
+    """The lines from the root on, depth first."""
+    names = problem.observations[agent]
+    open_ = [(0, 0, "")]
+    while open_:
+        t, node, label = open_.pop()
+        yield "  " * t + label + problem.actions[agent][controller.actions[t][node]]
+        if t < len(controller.successors):
+            leads = zip(names, controller.successors[t][node].tolist(), strict=True)
+            later = [(t + 1, child, f"{name}: ") for name, child in leads if child >= 0]
+            open_.extend(reversed(later))

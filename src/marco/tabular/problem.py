@@ -11,6 +11,13 @@ from marco.environments.tabular import Labels, Tabular, from_tables
 
 TOLERANCE = 1e-5
 """How far the sum of probabilities may be from 1: files give few digits."""
+ENTRIES = 100_000_000
+"""The most numbers in a table: they take 8 bytes each, and planners copy them."""
+
+
+def gigabytes(entries: int) -> str:
+    """The memory that so many numbers take."""
+    return f"{8 * entries / 1e9:,.1f} GB"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +53,10 @@ class DecPOMDP:
             if getattr(self, letter).shape != shape:
                 found = getattr(self, letter).shape
                 raise ValueError(f"{self.name}: {letter} must have the shape {shape}, got {found}.")
+        if not np.isfinite(self.R).all():
+            raise ValueError(f"{self.name}: R has an entry that is not finite: give rewards as numbers.")
+        if not 0.0 <= self.discount <= 1.0:
+            raise ValueError(f"{self.name}: discount must be from 0 to 1, got {self.discount}.")
         for letter in ("P", "O", "d0"):
             table = getattr(self, letter)
             worst = float(np.abs(table.sum(-1) - 1.0).max())
@@ -95,6 +106,12 @@ class DecPOMDP:
     def dynamics(self) -> "Dynamics":
         """The problem as the solver takes it."""
         observation, after = np.nonzero(self.O.max(0).T > 0.0)
+        entries = self.R.size * observation.size
+        if entries > ENTRIES:
+            raise ValueError(
+                f"{self.name} has {entries:,} outcomes (s, a, s', o), which take {gigabytes(entries)}; the "
+                f"limit is {gigabytes(ENTRIES)}: solve a smaller problem."
+            )
         G = np.ascontiguousarray(self.P[:, :, after] * self.O[:, after, observation])
         return Dynamics(G, self.R, self.d0, observation, after, self.num_actions, self.num_observations)
 

@@ -1,11 +1,13 @@
 import gzip
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from helpers.random_tables import benchmark_problem
 from marco.environments.catalogue import CATALOGUE
-from marco.tabular.dpomdp.format import FormatError, parse, read, text, write
+from marco.tabular.dpomdp.format import FormatError, UnusedDiscountWarning, parse, read, text, write
 from marco.tabular.library import load
 
 HEADER = """
@@ -104,6 +106,15 @@ def test_costs_are_negative_rewards():
             HEADER.replace("start: good", "start exclude: *") + BODY,
             r"f:6: start 'exclude \*' leaves no state",
         ),
+        (HEADER.replace("discount: 1", "discount: 1.7"), r"f:3: a discount is from 0 to 1, got 1.7"),
+        (HEADER.replace("discount: 1", "discount: -1"), r"f:3: a discount is from 0 to 1, got -1"),
+        (HEADER.replace("discount: 1", "discount: nan"), r"f:3: expected a number, got 'nan'"),
+        (HEADER + BODY + "R: * : * : * : * : 1e400", r"f:22: expected a number from -1e\+100 to 1e\+100"),
+        (HEADER + BODY + "R: * : good : -1e400", r"f:22: expected a number from .* got '-1e400'"),
+        (HEADER + BODY + "R: * : * : * : * : inf", r"f:22: expected a number, got 'inf'"),
+        (HEADER + BODY + "R: * : bad : * :\n1 nan", r"f:23: expected a number, got 'nan'"),
+        (HEADER.replace("good bad", "²"), r"f:5: expected a number of states, at least 1, or their names"),
+        (HEADER.replace("good bad", "9" * 5_000), r"f:5: expected a number of states.*9\.\.\.'\.$"),
         (HEADER, r"there is no line for T: go 0 : good"),
         ("", r"f:0: the file ends where 'agents:' should follow"),
     ],
@@ -111,6 +122,77 @@ def test_costs_are_negative_rewards():
 def test_mistakes_are_named_with_file_line_and_cure(content, message):
     with pytest.raises(FormatError, match=message):
         parse(content, "f")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            HEADER.replace("good bad", "100000000"),
+            r"f:5: .* table T has at least 10,000,000,000,000,000 numbers, which take 80,000,000.0 GB",
+        ),
+        (
+            HEADER.replace("good bad", "20000"),
+            r"f:5: .* 400,000,000 numbers, which take 3.2 GB; the limit is 0.8",
+        ),
+        (
+            HEADER.replace("good bad", "5000").replace("good", "0").replace("go stay", "100"),
+            r"f:8: .* table T has at least 2,500,000,000 numbers",
+        ),
+        (
+            HEADER.replace("dark light", "100000000"),
+            r"f:12: .* table O has at least 800,000,000 numbers, which take 6.4 GB",
+        ),
+        (
+            HEADER.replace("agents: 2", "agents: 1000000"),
+            r"f:2: there are 1,000,000 agents, over the limit of 32",
+        ),
+    ],
+)
+def test_sizes_are_refused_from_the_header_before_memory_is_taken(content, message):
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=message):
+            parse(content, "f")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_outcomes_are_counted_before_they_are_multiplied_out(monkeypatch):
+    monkeypatch.setattr("marco.tabular.problem.ENTRIES", 100)
+    with pytest.raises(
+        ValueError, match=r"dectiger has 144 outcomes \(s, a, s', o\), which take 0.0 GB; the limit"
+    ):
+        load("dectiger").dynamics  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"R": np.full((2, 9), np.inf)}, "R has an entry that is not finite"),
+        ({"discount": 1.5}, "discount must be from 0 to 1, got 1.5"),
+    ],
+)
+def test_tables_made_in_python_are_checked_too(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(load("dectiger"), **change)
+
+
+def test_a_discount_is_not_used_and_this_is_said(tmp_path):
+    (tmp_path / "a.dpomdp").write_text(HEADER.replace("discount: 1", "discount: 0.5") + BODY)
+    with pytest.warns(
+        UnusedDiscountWarning, match=r"discount 0.5 of .*a.dpomdp is not used: returns are und"
+    ):
+        assert read(tmp_path / "a.dpomdp").discount == 0.5
+
+
+@pytest.mark.parametrize("suffix", ["dpomdp", "dpomdp.gz"])
+def test_byte_order_marks_and_other_line_ends_are_read(suffix, tmp_path):
+    data = (HEADER + BODY).replace("\n", "\r\n").encode("utf-8-sig")
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    np.testing.assert_array_equal(read(path).P, parse(HEADER + BODY).P)
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -6,6 +6,10 @@ expected value to R(s, a); a reward that depends on neither sets R(s, a).
 """
 
 import gzip
+import io
+import warnings
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,9 @@ from marco.tabular.dpomdp.reader import Reader
 from marco.tabular.dpomdp.tokens import FormatError, Lines, significant_lines
 from marco.tabular.problem import DecPOMDP
 
+MOST_BYTES = 2**27
+"""The longest text that is read: a small gzipped file may hold one without end."""
+
 __all__ = ["FormatError", "parse", "read", "text", "write"]
 
 
@@ -21,17 +28,39 @@ def read(path: Path) -> DecPOMDP:
     """The problem in a .dpomdp or .dpomdp.gz file."""
     if not path.is_file():
         raise FormatError(f"there is no file {str(path)!r}: give the path of a .dpomdp file.")
-    data = path.read_bytes()
+    name = path.name.removesuffix(".gz").removesuffix(".dpomdp")
     try:
-        content = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path} cannot be read as text or gzipped text: {error}.") from error
-    return parse(content, str(path), path.name.removesuffix(".gz").removesuffix(".dpomdp"))
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise FormatError(f"{path} holds more than {MOST_BYTES:,} bytes of text: give a smaller problem.")
+        problem = _parsed(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig"), str(path), name)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise FormatError(
+            f"{path} cannot be read as text or gzipped text ({error}): get a whole copy of the file, "
+            "with a name that ends in .gz if it is gzipped."
+        ) from error
+    if problem.discount != 1.0:
+        warnings.warn(
+            f"discount {problem.discount:g} of {path} is not used: returns are undiscounted sums over the "
+            "horizon.",
+            UnusedDiscountWarning,
+            stacklevel=2,
+        )
+    return problem
+
+
+class UnusedDiscountWarning(UserWarning):
+    """A file has a discount, and values are undiscounted."""
 
 
 def parse(content: str, file: str = "<text>", name: str = "problem") -> DecPOMDP:
     """The problem in a text; errors call the text `file`."""
-    return Reader(name, Lines(file, list(significant_lines(content)))).problem()
+    return _parsed(io.StringIO(content, newline=None), file, name)
+
+
+def _parsed(lines: Iterable[str], file: str, name: str) -> DecPOMDP:
+    return Reader(name, Lines(file, significant_lines(lines))).problem()
 
 
 def write(problem: DecPOMDP, path: Path) -> None:

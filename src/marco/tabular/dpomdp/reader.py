@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from marco.tabular.dpomdp.tokens import NUMBER, FormatError, Line, Lines
-from marco.tabular.problem import TOLERANCE, DecPOMDP
+from marco.tabular.dpomdp.tokens import COUNT, NUMBER, Line, Lines, short
+from marco.tabular.problem import ENTRIES, TOLERANCE, DecPOMDP, gigabytes
 
 HEADER = ("agents", "discount", "values", "states", "start", "actions", "observations")
+MOST_AGENTS = 32
+"""Arrays have an axis per agent, and numpy has a limit."""
 
 
 @dataclass
@@ -20,19 +22,20 @@ class Reader:
     states: tuple[str, ...] = ()
     actions: list[tuple[str, ...]] = field(default_factory=list)
     observations: list[tuple[str, ...]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=lambda: {"state": 1, "action": 1, "observation": 1})
+    """The numbers of states, joint actions and joint observations, as far as the header is read."""
     uses_outcomes: int | None = None
     """The line number of the first reward that depends on T or O."""
 
     def problem(self) -> DecPOMDP:
         """Parse the whole file."""
         self._header()
-        states, joint = len(self.states), int(np.prod([len(names) for names in self.actions]))
-        seen = int(np.prod([len(names) for names in self.observations]))
+        states, joint, seen = self.sizes.values()
         self.T, self.R = np.zeros((joint, states, states)), np.zeros((joint, states))
         self.O = np.zeros((joint, states, seen))
         self.last_line = {"T": np.zeros((joint, states), int), "O": np.zeros((joint, states), int)}
-        while self.lines.at < len(self.lines.lines):
-            self._entry()
+        while (line := self.lines.take()) is not None:
+            self._entry(line)
         self._check("T")
         self._check("O")
         if self.costs:
@@ -56,10 +59,12 @@ class Reader:
     def _header(self) -> None:
         self.agents = self._names(self._field("agents"), "agent")
         line = self._field("discount")
-        self.discount = self.lines.number(line, " ".join(line.words))
+        self.discount = self.lines.number(line, line.text)
+        if not 0.0 <= self.discount <= 1.0:
+            self.lines.fail(line, f"a discount is from 0 to 1, got {line.text}")
         line = self._field("values")
         if line.text not in ("reward", "cost"):
-            self.lines.fail(line, f"values must be reward or cost, got {line.text!r}")
+            self.lines.fail(line, f"values must be reward or cost, got {short(line.text)}")
         self.costs = line.text == "cost"
         self.states = self._names(self._field("states"), "state")
         self.start = self._start()
@@ -75,21 +80,39 @@ class Reader:
         if not colon or found.split()[:1] != [key]:
             order = ", ".join(HEADER)
             self.lines.fail(
-                line, f"expected '{key}:', got {line.text!r}; a file begins with {order}, in this order"
+                line, f"expected '{key}:', got {short(line.text)}; a file begins with {order}, in this order"
             )
         return Line(line.number, " ".join([*found.split()[1:], *rest.split()]))
 
     def _names(self, line: Line, kind: str) -> tuple[str, ...]:
         words = line.text.replace(",", " ").split()
-        if len(words) == 1 and words[0].isdigit() and int(words[0]) > 0:
-            return tuple(str(index) for index in range(int(words[0])))
-        if not words or words[0].isdigit():
+        number = int(words[0]) if len(words) == 1 and COUNT.fullmatch(words[0]) else 0
+        if number == 0 and (not words or words[0].isdigit()):
             self.lines.fail(
-                line, f"expected a number of {kind}s, at least 1, or their names, got {line.text!r}"
+                line, f"expected a number of {kind}s, at least 1, or their names, got {short(line.text)}"
             )
+        self._check_size(line, kind, number or len(words))
+        if number:
+            return tuple(str(index) for index in range(number))
         if len(set(words)) < len(words):
-            self.lines.fail(line, f"two {kind}s have the same name in {line.text!r}")
+            self.lines.fail(line, f"two {kind}s have the same name in {short(line.text)}")
         return tuple(words)
+
+    def _check_size(self, line: Line, kind: str, number: int) -> None:
+        """Refuse tables that are too large before names or tables are made."""
+        if kind == "agent":
+            if number > MOST_AGENTS:
+                self.lines.fail(line, f"there are {number:,} agents, over the limit of {MOST_AGENTS}")
+            return
+        self.sizes[kind] *= number
+        states, joint, seen = self.sizes.values()
+        entries, widest = states * joint * max(states, seen), "T" if states >= seen else "O"
+        if entries > ENTRIES:
+            self.lines.fail(
+                line,
+                f"by the sizes up to here, the table {widest} has at least {entries:,} numbers, which take "
+                f"{gigabytes(entries)}; the limit is {gigabytes(ENTRIES)}: give a smaller problem",
+            )
 
     def _start(self) -> np.ndarray:
         line = self._field("start")
@@ -99,7 +122,7 @@ class Reader:
             chance[listed] = 1.0
             chance = chance if words[0] == "include" else 1.0 - chance
             if not chance.any():
-                self.lines.fail(line, f"start {line.text!r} leaves no state")
+                self.lines.fail(line, f"start {short(line.text)} leaves no state")
             return chance
         if not words:
             line = self.lines.next("the start distribution")
@@ -115,8 +138,7 @@ class Reader:
 
     # --- T, O and R ----------------------------------------------------------------------------------------
 
-    def _entry(self) -> None:
-        line = self.lines.next("T, O or R")
+    def _entry(self, line: Line) -> None:
         parts = [part.strip() for part in line.text.split(":")]
         kind, joint = parts[0], self._joint_of(line, parts)
         if kind == "R":
@@ -179,7 +201,7 @@ class Reader:
 
     def _joint_of(self, line: Line, parts: list[str]) -> list[int]:
         if parts[0] not in ("T", "O", "R") or len(parts) < 2:
-            self.lines.fail(line, f"expected a line that begins with T:, O: or R:, got {line.text!r}")
+            self.lines.fail(line, f"expected a line that begins with T:, O: or R:, got {short(line.text)}")
         return self.lines.joint(line, parts[1], self.actions, "action")
 
     def _seen(self, line: Line, text: str) -> list[int]:
@@ -203,14 +225,12 @@ class Reader:
             what = f"{kind}: {words} : {self.states[state]}"
             number = int(self.last_line[kind][action, state])
             if not number:
-                where = self.lines.lines[self.lines.at - 1].number
                 cure = f"give its {kind} lines {when}".strip()
-                raise FormatError(f"{self.lines.file}:{where}: there is no line for {what}: {cure}.")
+                self.lines.fail(self.lines.last, f"there is no line for {what}: {cure}")
             self._check_row(number, what, table[action, state])
 
     def _check_row(self, number: int, what: str, row: np.ndarray) -> None:
-        where = f"{self.lines.file}:{number}: {what}"
         if row.min() < 0.0:
-            raise FormatError(f"{where} has the entry {row.min()}: a probability cannot be negative.")
+            self.lines.fail(number, f"{what} has the entry {row.min()}: a probability cannot be negative")
         if abs(row.sum() - 1.0) > TOLERANCE:
-            raise FormatError(f"{where} sums to {row.sum():.6g}: probabilities must sum to 1.")
+            self.lines.fail(number, f"{what} sums to {row.sum():.6g}: probabilities must sum to 1")

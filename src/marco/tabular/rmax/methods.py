@@ -17,7 +17,8 @@ from marco.tabular.policies import Team
 from marco.tabular.problem import Dynamics
 from marco.tabular.rmax.known_model import Counts
 from marco.tabular.rmax.simulator import Actor
-from marco.tabular.solver.search import Limits, Solution, solve
+from marco.tabular.solver.limits import Limits
+from marco.tabular.solver.search import Solution, solve
 
 GROWTH = 0.3
 """A method without known pairs plans again when its episodes have grown by this share."""

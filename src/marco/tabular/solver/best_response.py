@@ -4,7 +4,6 @@ Each agent in turn gets its best response to the others until none improves. Thi
 which need not be the best team: hence the restarts.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +11,16 @@ from jaxtyping import Float, Int
 
 from marco.tabular.policies import FiniteStateController, Team, random_team
 from marco.tabular.solver.bounds import EPSILON, Stages
+from marco.tabular.solver.limits import OutOfTimeError, Stop, go_on, never
 
 LIMIT = 20_000
 """The most beliefs that a best response may expand."""
+NUMBERS = 10_000_000
+"""The most numbers in an array of a best response, so that a step takes little memory and time."""
 
 
 class TooManyBeliefsError(ValueError):
-    """A best response needs more beliefs than the limit."""
+    """A best response needs more beliefs than the limit, or they are over too many cases."""
 
 
 def jesp(
@@ -26,13 +28,15 @@ def jesp(
     stages: Stages,
     restarts: int,
     *,
-    stop: Callable[[], bool] = lambda: False,
+    team: Team | None = None,
+    stop: Stop = never,
     target: float = float("inf"),
     limit: int = LIMIT,
 ) -> tuple[float, Team]:
     """The value and the best team of several restarts; ends early on `stop` or at the value `target`.
 
-    Restarts alternate between a random team and the best team so far with some actions changed at random.
+    The first start is `team`, if there is one. Restarts alternate between the best team so far with some
+    actions changed at random and a random team.
     """
     if restarts < 1:
         raise ValueError(f"restarts must be at least 1, got {restarts}.")
@@ -40,7 +44,12 @@ def jesp(
     for start in range(restarts):
         fresh = random_team(rng, stages.num_actions, stages.num_observations, stages.horizon)
         begin = perturbed(rng, stages, best[1]) if start % 2 else fresh
-        found = improve(stages, begin, limit, stop)
+        try:
+            found = improve(stages, team if team and not start else begin, limit, stop)
+        except TooManyBeliefsError:
+            if best[0] == -np.inf:
+                raise
+            continue
         if found[0] > best[0]:
             best = found
         if best[0] >= target - 1e-9 or stop():
@@ -62,13 +71,17 @@ def perturbed(rng: np.random.Generator, stages: Stages, team: Team) -> Team:
     )
 
 
-def improve(
-    stages: Stages, team: Team, limit: int = LIMIT, stop: Callable[[], bool] = lambda: False
-) -> tuple[float, Team]:
-    """Best responses of the agents in turn, until a whole round improves nothing, or `stop`."""
+def improve(stages: Stages, team: Team, limit: int = LIMIT, stop: Stop = never) -> tuple[float, Team]:
+    """Best responses of the agents in turn, until a whole round improves nothing, or `stop`.
+
+    The value is minus infinity if the time is up before the first response.
+    """
     earned, unchanged, agent = -np.inf, 0, 0
-    while unchanged < len(team) and not (earned > -np.inf and stop()):
-        gained, response = best_response(stages, team, agent, limit)
+    while unchanged < len(team):
+        try:
+            gained, response = best_response(stages, team, agent, limit, stop)
+        except OutOfTimeError:
+            break
         if gained > earned + 1e-9:
             earned, unchanged = gained, 0
             team = (*team[:agent], response, *team[agent + 1 :])
@@ -103,13 +116,14 @@ class _Level(NamedTuple):
 
 
 def best_response(
-    stages: Stages, team: Team, agent: int, limit: int = LIMIT
+    stages: Stages, team: Team, agent: int, limit: int = LIMIT, stop: Stop = never
 ) -> tuple[float, FiniteStateController]:
     """The team's value with an agent's best response to the others' fixed policies, and the response."""
     (state,) = np.nonzero(stages.d0)
     hidden = _Hidden(state, np.zeros((len(state), len(team)), int))
     beliefs, levels, met = stages.d0[None, state], [], 0
     for t in range(stages.horizon):
+        go_on(stop)
         joint = _joint_actions(stages, team, agent, t, hidden)
         rewards = stages.R[t][hidden.state[:, None], joint]
         level, hidden, beliefs = _expand(stages, team, agent, t, hidden, joint, beliefs @ rewards, beliefs)
@@ -148,7 +162,9 @@ def _expand(
     chance = np.zeros((len(beliefs), num_actions, num_observations))
     if t + 1 == stages.horizon or not len(beliefs):
         return _Level(values, leads, chance), hidden, np.zeros((0, len(hidden.state)))
+    _check(joint.size * stages.G.shape[2])
     branches, after = _branches(stages, team, agent, t, hidden, joint)
+    _check(len(beliefs) * max(len(branches.before), leads[0].size * len(after.state)))
     begins = np.flatnonzero(np.diff(branches.target, prepend=-1))
     target, rows = branches.target[begins], len(after.state)
     flat = np.zeros((len(beliefs), num_actions * num_observations * rows))
@@ -162,6 +178,14 @@ def _expand(
     _, first, number = np.unique(marks, axis=0, return_index=True, return_inverse=True)
     leads[where] = number.ravel()
     return _Level(values, leads, chance), after, next_beliefs[first]
+
+
+def _check(numbers: int) -> None:
+    if numbers > NUMBERS:
+        raise TooManyBeliefsError(
+            f"a step of a best response takes {numbers:,} numbers, over the limit of {NUMBERS:,}: use a "
+            "shorter horizon."
+        )
 
 
 def _branches(

@@ -7,10 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from marco.tabular.problem import Dynamics
+from marco.tabular.problem import ENTRIES, Dynamics, gigabytes
+from marco.tabular.solver.limits import Stop, go_on, never
 
 EPSILON = 1e-12
 """Probabilities below it are taken as rounding errors."""
+STEPS = 1_000
+"""The longest horizon: the search recurses once per step, and the stack of a process is small."""
+RETURN = 1e8
+"""The largest return: beyond, rounding errors would exceed the accuracy that a proof of optimality claims."""
 
 
 class Stages(NamedTuple):
@@ -50,10 +55,9 @@ class Stages(NamedTuple):
         return len(self.R)
 
 
-def prepare(dynamics: Dynamics, horizon: int) -> Stages:
+def prepare(dynamics: Dynamics, horizon: int, stop: Stop = never) -> Stages:
     """Compute everything about a problem that does not depend on the policy."""
-    if horizon < 1:
-        raise ValueError(f"planning needs a horizon of at least 1, got {horizon}.")
+    check(dynamics, horizon)
     paid = settled_rewards(dynamics)
     alive = np.isnan(paid)
     keep = alive[dynamics.next_state]
@@ -75,13 +79,33 @@ def prepare(dynamics: Dynamics, horizon: int) -> Stages:
         group=np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
         agent_observations=np.stack(np.unravel_index(observed[offsets[:-1]], dynamics.num_observations), -1),
         offsets=offsets,
-        mdp=_mdp_values(entries, R, next_state),
-        future_bounds=_by_observation(_informed(entries, R, next_state, offsets), next_state, offsets),
+        mdp=_mdp_values(entries, R, next_state, stop),
+        future_bounds=_by_observation(
+            _informed(entries, R, next_state, offsets, stop), next_state, offsets, stop
+        ),
         differs=tuple(_differs(each) for each in twins),
         has_twins=tuple(bool((each.sum((1, 2)) > each.shape[1]).any()) for each in twins),
         num_actions=dynamics.num_actions,
         num_observations=dynamics.num_observations,
     )
+
+
+def check(dynamics: Dynamics, horizon: int) -> None:
+    """Refuse what would take too much memory, or could not be computed exactly."""
+    if not 1 <= horizon <= STEPS:
+        raise ValueError(f"planning needs a horizon of at least 1, got {horizon}; the most is {STEPS:,}.")
+    entries = horizon * max(dynamics.R.size, dynamics.G[0].size)
+    if entries > ENTRIES:
+        raise ValueError(
+            f"planning over {horizon:,} steps takes tables of {gigabytes(entries)}, over the limit of "
+            f"{gigabytes(ENTRIES)}: use at most {ENTRIES * horizon // entries:,} steps."
+        )
+    largest = float(np.abs(dynamics.R).max())
+    if not horizon * largest <= RETURN:
+        raise ValueError(
+            f"rewards of up to {largest:g} over {horizon} steps make returns beyond {RETURN:g}, which are "
+            "not exact: scale the rewards down."
+        )
 
 
 def settled_rewards(dynamics: Dynamics) -> Float[np.ndarray, " S"]:
@@ -120,11 +144,12 @@ def _entries(G: Float[np.ndarray, "S JA M"]) -> _Entries:
 
 
 def _mdp_values(
-    entries: _Entries, R: Float[np.ndarray, "T S JA"], next_state: Int[np.ndarray, " M"]
+    entries: _Entries, R: Float[np.ndarray, "T S JA"], next_state: Int[np.ndarray, " M"], stop: Stop
 ) -> Float[np.ndarray, "U S"]:
     """The best value of a team that observes the state, from each step on."""
     values = np.zeros((len(R) + 1, R.shape[1]))
     for t in reversed(range(len(R))):
+        go_on(stop)
         later = entries.chance * values[t + 1][next_state[entries.outcome]]
         expected = np.bincount(entries.row, later, entries.rows).reshape(R.shape[1:])
         values[t] = (R[t] + expected).max(1)
@@ -136,6 +161,7 @@ def _informed(
     R: Float[np.ndarray, "T S JA"],
     next_state: Int[np.ndarray, " M"],
     offsets: Int[np.ndarray, " B"],
+    stop: Stop,
 ) -> Float[np.ndarray, "T JA S"]:
     """The fast informed bound (Hauskrecht 2000): s is known now, later only the joint observations."""
     _, states, joint = R.shape
@@ -147,6 +173,7 @@ def _informed(
     number = np.searchsorted(offsets, entries.outcome, "right") - 1
     begins = np.flatnonzero(np.diff(entries.row * len(offsets) + number, prepend=-1))
     for t in reversed(range(len(R) - 1)):
+        go_on(stop)
         each = vectors[t + 1].T[next_state[entries.outcome]] * entries.chance[:, None]
         best = np.add.reduceat(each, begins, axis=0).max(1)
         expected = np.bincount(entries.row[begins], best, entries.rows).reshape(states, joint)
@@ -155,11 +182,15 @@ def _informed(
 
 
 def _by_observation(
-    informed: Float[np.ndarray, "T JA S"], next_state: Int[np.ndarray, " M"], offsets: Int[np.ndarray, " B"]
+    informed: Float[np.ndarray, "T JA S"],
+    next_state: Int[np.ndarray, " M"],
+    offsets: Int[np.ndarray, " B"],
+    stop: Stop,
 ) -> tuple[tuple[Float[np.ndarray, "_ _"], ...], ...]:
     """The bounds that differ in the states that are possible after a joint observation."""
     tables = []
     for now in informed:
+        go_on(stop)
         columns = now[:, next_state]
         parts = [columns[:, begin:end] for begin, end in pairwise(offsets)]
         tables.append(tuple(part.max(0)[None] if part.shape[1] == 1 else _distinct(part) for part in parts))

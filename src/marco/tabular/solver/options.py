@@ -81,6 +81,8 @@ class Options:
             return False  # over few steps, trying the first rule is cheaper than a tighter bound
         changed = False
         for j in np.flatnonzero(~self.refined[self.rows, actions]):
+            if self.stop():
+                break
             action = actions[j]
             self.refined[j, action] = True
             total = self.rewards[j, action] + self.revealed(self.outcomes[j, action], self.t + 1)

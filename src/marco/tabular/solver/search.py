@@ -1,9 +1,7 @@
 """The exact solver: depth-first branch and bound over occupancy states (GMAA*-ICE in depth-first form)."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
@@ -15,7 +13,8 @@ from jaxtyping import Float
 from marco.tabular.policies import FiniteStateController, Team, idle_team, value
 from marco.tabular.problem import Dynamics
 from marco.tabular.solver.best_response import TooManyBeliefsError, jesp
-from marco.tabular.solver.bounds import EPSILON, Stages, prepare
+from marco.tabular.solver.bounds import EPSILON, Stages, check, prepare
+from marco.tabular.solver.limits import NUMBERS, Limits, OutOfTimeError, process_bytes, recursion_limit
 from marco.tabular.solver.occupancy import (
     Moved,
     OccupancyState,
@@ -26,9 +25,12 @@ from marco.tabular.solver.occupancy import (
 )
 from marco.tabular.solver.options import Options, lone_choices_of
 from marco.tabular.solver.rules import BayesianGame, Rule
+from marco.tabular.solver.short_teams import short_teams
 
 SLACK = 1e-9
 """Values that differ by less are equal."""
+PAIRS = 5_000_000
+"""The most pairs of a joint history and a history of an occupancy state that is expanded."""
 
 
 class Solution(NamedTuple):
@@ -40,29 +42,15 @@ class Solution(NamedTuple):
     seconds: float
     nodes: int
     """The number of occupancy states that were expanded."""
+    mdp: float
+    """The value of a team that observes the state; infinite if the time was too short to compute it."""
+    full: bool = False
+    """Whether the search was ended by its memory."""
 
     @property
     def optimal(self) -> bool:
         """Whether the team is proved optimal."""
         return self.upper - self.lower <= 1e-7
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What ends a search before its team is proved optimal."""
-
-    seconds: float = float("inf")
-    """The time on `clock`."""
-    ceiling: float = float("inf")
-    """An upper bound on the value that is known already: a team that reaches it is the best."""
-    interruptible: bool = False
-    """Whether Ctrl-C ends the search as the time limit does, instead of the program."""
-    clock: Callable[[], float] = time.perf_counter
-    """Wall time by default; `time.thread_time` is processor time."""
-
-    def __post_init__(self) -> None:
-        if not self.seconds > 0.0:
-            raise ValueError(f"the time must be more than 0 seconds, got {self.seconds}.")
 
 
 NO_LIMITS = Limits()
@@ -85,17 +73,28 @@ def solve(
     second (or a third of its time) alternates with best responses, which find good teams sooner.
     """
     began = limits.clock()
-    stages = prepare(dynamics, horizon)
-    search = Search(stages, report, elapsed=lambda: limits.clock() - began)
-    team = idle_team(stages.num_observations, stages.horizon) if team is None else team
+
+    def elapsed() -> float:
+        return limits.clock() - began
+
+    check(dynamics, horizon)
+    team = idle_team(dynamics.num_observations, horizon) if team is None else team
+    interrupts = (KeyboardInterrupt,) if limits.interruptible else ()
+    try:
+        stages = prepare(dynamics, horizon, stop=lambda: elapsed() > limits.seconds)
+    except (OutOfTimeError, *interrupts):
+        most = horizon * float(dynamics.R.max())
+        return Solution(value(dynamics, team), most, team, elapsed(), 0, np.inf)
+    search = Search(stages, report, elapsed, memory=limits.memory)
     search.best = _Best(value(dynamics, team), team)
-    interrupts = suppress(KeyboardInterrupt) if limits.interruptible else nullcontext()
-    with _recursion_limit(1000 + 20 * horizon), interrupts:
+    with recursion_limit(1000 + 20 * horizon), suppress(*interrupts):
         _alternate(dynamics, search, limits)
     best = _better(dynamics, search)
-    # The open rules at the root are bounded by the one tried last, since rules come best first.
+    # The open rules at the root are bounded by the one tried last, since rules come best first, and by those
+    # that lead to occupancy states too large to be expanded.
     upper = max(best.value, stages.constant + min(search.root.upper, search.bounds[1]))
-    return Solution(best.value, upper, best.team, search.elapsed(), search.expanded)
+    mdp = stages.constant + float(stages.d0 @ stages.mdp[0])
+    return Solution(best.value, upper, best.team, elapsed(), search.expanded, mdp, search.full)
 
 
 class _Best(NamedTuple):
@@ -111,22 +110,13 @@ def _alternate(dynamics: Dynamics, search: "Search", limits: Limits) -> None:
     while True:
         search.run(search.best.value, limits.ceiling, min(limits.seconds, search.elapsed() + turn))
         search.best = _better(dynamics, search)
-        if not search.stopped or search.elapsed() >= limits.seconds:
+        if search.elapsed() >= limits.seconds or not (search.stopped or search.cut):
             return
-        found = _responses(rng, search, min(limits.seconds, search.elapsed() + turn / 2))
+        found = _responses(rng, dynamics, search, min(limits.seconds, search.elapsed() + turn / 2))
         search.best = max(search.best, found, key=itemgetter(0))
+        if search.full or not search.stopped:  # nothing can be searched any more but what is too large
+            return
         turn *= 2
-
-
-@contextmanager
-def _recursion_limit(depth: int) -> Iterator[None]:
-    """Allow a recursion of this depth: the search recurses once per step of the horizon."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, depth))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def _better(dynamics: Dynamics, search: "Search") -> _Best:
@@ -137,13 +127,22 @@ def _better(dynamics: Dynamics, search: "Search") -> _Best:
     return _Best(value(dynamics, team), team)
 
 
-def _responses(rng: np.random.Generator, search: "Search", until: float) -> _Best:
-    """The best team that alternating best responses find until `until` seconds after the start."""
+def _responses(rng: np.random.Generator, dynamics: Dynamics, search: "Search", until: float) -> _Best:
+    """The best team that alternating best responses find until `until` seconds after the start.
+
+    Over a long horizon they find poor teams or none. So good teams of a few steps, repeated, come first.
+    """
+
+    def stop() -> bool:
+        return search.elapsed() > until
+
     stages, target = search.stages, search.root.upper + search.stages.constant
-    try:
-        return _Best(*jesp(rng, stages, 1_000_000, stop=lambda: search.elapsed() > until, target=target))
-    except TooManyBeliefsError:
-        return _Best(-np.inf, idle_team(stages.num_observations, stages.horizon))
+    short = [_Best(*found) for found in short_teams(rng, dynamics, stages.horizon, stop)]
+    best = max([search.best, *short], key=itemgetter(0))
+    with suppress(TooManyBeliefsError):
+        found = jesp(rng, stages, 1_000_000, team=best.team, stop=stop, target=target)
+        best = max(best, _Best(*found), key=itemgetter(0))
+    return best
 
 
 @dataclass
@@ -165,11 +164,19 @@ class Search:
     report: Report | None
     elapsed: Callable[[], float]
     """The seconds since the start."""
+    memory: float = np.inf
+    """The bytes that the process may grow by."""
     best: _Best = field(default_factory=lambda: _Best(-np.inf, ()))
     found: dict[tuple[int, bytes], _Node] = field(default_factory=dict)
     expanded: int = 0
     until: float = np.inf
     stopped: bool = False
+    cut: bool = False
+    """Whether an occupancy state was too large to be expanded."""
+    full: bool = False
+    """Whether the memory is used up."""
+    began_with: int = field(default_factory=process_bytes)
+    looked: float = 0.0
     reported: float = 0.0
     bounds: tuple[float, float] = (-np.inf, np.inf)
     root: _Node = field(default_factory=lambda: _Node(-np.inf, np.inf))
@@ -194,12 +201,20 @@ class Search:
             node.lower = -np.inf if len(occupancy.belief) else 0.0
         if node.upper <= max(floor, node.lower) + SLACK or self.time_is_up():
             return node
+        if self._too_large(occupancy):
+            self.cut = True
+            return node
         self.expanded += 1
         if t + 1 == self.stages.horizon:
             self._finish(occupancy, node, floor)
         else:
             self._expand(occupancy, t, node, floor)
         return node
+
+    def _too_large(self, occupancy: OccupancyState) -> bool:
+        """Whether to expand an occupancy state would take too much memory, or too long for one step."""
+        rows, (_, joint, outcomes) = len(occupancy.histories), self.stages.G.shape
+        return rows * joint * outcomes > NUMBERS or rows * max(occupancy.num_histories) > PAIRS
 
     def _finish(self, occupancy: OccupancyState, node: _Node, floor: float) -> None:
         """At the last step the values are exact, and the first rule is the best."""
@@ -223,7 +238,7 @@ class Search:
             options.tried += 1
             reward, moved = options.follow(rule)
             if t == 0:
-                self.bounds = best[0], min(rule.bound, node.upper)
+                self.bounds = best[0], min(max(rule.bound, reached), node.upper)
             child = self.visit(moved.occupancy, t + 1, best[0] - reward)
             reached = max(reached, min(rule.bound, reward + child.upper))
             if reward + child.lower > node.lower:
@@ -245,13 +260,16 @@ class Search:
         return total
 
     def time_is_up(self) -> bool:
-        """Whether to stop; also reports the bounds once a second."""
+        """Whether to stop; also reports the bounds once a second and looks at the memory more often."""
         elapsed = self.elapsed()
         if self.report is not None and elapsed - self.reported >= 1.0:
             self.reported = elapsed
             lower, upper = self.bounds
             self.report(lower + self.stages.constant, upper + self.stages.constant, elapsed)
-        if elapsed > self.until:
+        if elapsed - self.looked >= 0.05:
+            self.looked = elapsed
+            self.full = self.full or process_bytes() - self.began_with > self.memory
+        if elapsed > self.until or self.full:
             self.stopped = True
         return self.stopped
 

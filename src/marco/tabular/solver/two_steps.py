@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from marco.tabular.solver.bounds import EPSILON, Stages, best_later
+from marco.tabular.solver.limits import NUMBERS, Stop
 from marco.tabular.solver.occupancy import OccupancyState, choosers, distinct_actions
 from marco.tabular.solver.partial_rules import LoneChoices, PartialRule, lone_choices
 
@@ -30,6 +31,11 @@ class Terms(NamedTuple):
     values: Float[np.ndarray, "E W V"]
     """By the options of the first place and of the second."""
 
+    def numbers(self, places: int) -> int:
+        """The size of the largest table of `TwoSteps`, with so many places now."""
+        later = int(self.second.max(initial=0)) + 1
+        return max(places * later * self.values[0].size, (places + later) * len(self.first))
+
 
 def two_steps(
     stages: Stages,
@@ -39,10 +45,12 @@ def two_steps(
     outcomes: Float[np.ndarray, "J JA M"],
     lone: LoneChoices,
 ) -> "TwoSteps | None":
-    """None if two agents have a choice at the next step, or if no outcome follows."""
+    """None if two agents have a choice at the next step, if no outcome follows, or if there are too many."""
     rows = np.arange(len(outcomes))[:, None]
     terms = _terms(stages, t, occupancy, outcomes[rows, lone.columns], lone)
-    return None if terms is None else TwoSteps(lone, lone.summed(rewards), terms)
+    if terms is None or terms.numbers(len(lone.options)) > NUMBERS:
+        return None
+    return TwoSteps(lone, lone.summed(rewards), terms)
 
 
 class TwoSteps:
@@ -55,11 +63,9 @@ class TwoSteps:
         self.left = -np.inf
         """An upper bound on the rules that were not tried, if the search was stopped."""
 
-    def rules(
-        self, floor: Callable[[], float], stop: Callable[[], bool]
-    ) -> Iterator[tuple[float, PartialRule]]:
+    def rules(self, floor: Callable[[], float], stop: Stop) -> Iterator[tuple[float, PartialRule]]:
         """Rules with their bounds, as long as these are above the floor, which may rise meanwhile."""
-        values, table = self._shifted(floor())
+        values, table = self._shifted(floor(), stop)
         tops = table.max(1)
         if tops.sum() <= floor():
             return
@@ -89,7 +95,9 @@ class TwoSteps:
                 return
             yield from self._descend((*chosen, option), own + float(self.own[place, option]), after[option])
 
-    def _shifted(self, floor: float) -> tuple[Float[np.ndarray, "E W V"], Float[np.ndarray, "P W"]]:
+    def _shifted(
+        self, floor: float, stop: Stop
+    ) -> tuple[Float[np.ndarray, "E W V"], Float[np.ndarray, "P W"]]:
         """The terms after the shifts, and bounds for the options of the first places."""
         values, first, second = self.terms.values.copy(), self.terms.first, self.terms.second
         number = self.of_first.sum(1), self.of_second.sum(1)
@@ -100,7 +108,7 @@ class TwoSteps:
             best = values.max(2)
             table = self.of_first @ best + alone
             bound = table.max(1).sum()
-            if bound <= floor or bound > before - LITTLE:
+            if bound <= floor or bound > before - LITTLE or stop():
                 break
             before = bound
             values += ((table / np.maximum(number[0], 1.0)[:, None])[first] - best)[:, :, None]
