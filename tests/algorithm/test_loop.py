@@ -283,7 +283,7 @@ def test_a_damaged_or_foreign_file_is_named(whole, tmp_path):
     with pytest.raises(ValueError, match=r"chunk-000000\.npz is damaged"):
         Dataset(tmp_path / "data", WORLD.spec, len(SEEDS))
     (tmp_path / "data" / "chunk-000000.npz").write_bytes(chunk)
-    with pytest.raises(ValueError, match=r"2 seeds of 3 steps .* this run has 1, 3"):
+    with pytest.raises(ValueError, match="holds 2 seeds, this run has 1"):
         Dataset(tmp_path / "data", WORLD.spec, 1)
     (tmp_path / "data" / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"notes\.txt does not belong there"):

@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
-from marco.algorithm.collect import chunk_metrics, collectors, play_missing
+from marco.algorithm.collect import chunk_metrics, collectors, play_missing, uncertainty_warnings
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec
-from marco.algorithm.fit import fit_models, stack_data
+from marco.algorithm.fit import fit_models, fit_warnings, stack_data
 from marco.algorithm.limits import check_chunks, check_data_and_model, check_known
 from marco.data.dataset import Dataset
-from marco.environments.base import Environment, HostWorld
+from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import (
     check_memory,
     check_seeds_of,
@@ -48,7 +48,7 @@ from marco.learners.training import TrainingState
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
 from marco.model.rows import Data
-from marco.model.views import make_view
+from marco.model.views import Centralised, make_view
 from marco.policies.base import Policy
 from marco.types import Episode, Spec
 
@@ -185,7 +185,9 @@ class Marco:
             keys = self._keys(self.dataset.chunks, Stream.COLLECT)
             self.dataset.append(play_missing(keys, self.env, policy, missing, config.chunk))
         chunk = self._episodes(phase.samples, since=before)
-        yield _event(phase, chunk_metrics(config, self.env.spec, state.model, chunk)), state
+        metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
+        warnings = uncertainty_warnings(metrics, self.seeds)
+        yield _event(phase, metrics)._replace(warnings=warnings), state
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
@@ -195,7 +197,8 @@ class Marco:
         losses: dict[str, list[Any]] = {
             name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
         }
-        yield _event(phase, losses), state._replace(model=model, fits=fits)
+        warnings = fit_warnings(fits, self.seeds)
+        yield _event(phase, losses)._replace(warnings=warnings), state._replace(model=model, fits=fits)
 
     def train_team(self, phase: Phase, state: MarcoState) -> Events:
         """Line 7: train Q_theta inside the model."""
@@ -255,10 +258,10 @@ class Marco:
     @property
     def plan(self) -> ModelPlan:
         """Which model is fitted, and how."""
-        config = self.config
-        return ModelPlan(
-            make_view(config.view), config.model, self.env.spec, config.resample_member, self.known
-        )
+        config, view, known = self.config, make_view(self.config.view), dict(self.known)
+        if isinstance(view, Centralised):
+            known = known_of(self.env) | known
+        return ModelPlan(view, config.model, self.env.spec, config.resample_member, tuple(known.items()))
 
     def data(self, samples: int) -> tuple[Data, ...]:
         """D as rows, stacked over seeds; the shape depends on the capacity alone."""
