@@ -28,6 +28,7 @@ def result():
 def test_learning_in_memory_gives_team_model_episodes_and_metrics(result):
     found, events = result
     assert found.samples == 50 == int(found.episodes.mask.sum())
+    assert found.broken_off == (0, 0)
     assert isinstance(found.model, ModelEnvironment)
     assert marco.rollouts(jax.random.key(0), found.model, found.team, 4).reward.shape == (3, 4)
     assert found.value.exact

@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from marco.environments.base import WorldError
 from marco.environments.bridge import make_bridge as bridge
 from marco.environments.switch import Switch
 from marco.networks import TeamNetwork
@@ -116,6 +117,30 @@ def test_the_host_loop_stops_at_the_horizon_and_passes_new_seeds_on():
     assert world.seeds[0] != world.seeds[1]
     play(jax.random.key(0), world, RandomPolicy())
     assert world.seeds[2] == world.seeds[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": np.float32(np.nan)}, "showed reward nan: only finite numbers can be learned from"),
+        ({"state": np.zeros(4)}, r"showed state of the shape \(4,\), its spec says \(5,\)"),
+        ({"observation": np.full((2, 2), np.inf)}, "showed observation .*inf"),
+        ({"terminated": None}, "showed terminated None: only finite numbers"),
+    ],
+)
+def test_what_a_host_world_shows_is_checked_and_the_step_named(monkeypatch, change, message):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    world = Corridor(length=3, horizon=5)
+    plainly = world.step
+    world.step = lambda actions: plainly(actions)._replace(**change if world.time == 2 else {})
+    with pytest.raises(WorldError, match=message) as caught:
+        play(jax.random.key(0), world, RandomPolicy())
+    called, retraced = caught.value.__notes__
+    assert called.startswith(f"MARCO called: step 2 after reset(seed={world.seeds[0]}) of switch")
+    assert retraced == "Actions since the reset: [[0, 0], [0, 0]]"
+    world.reset = lambda seed: ({}, {})
+    with pytest.raises(WorldError, match=r"return a marco\.types\.TimeStep"):
+        play(jax.random.key(0), world, RandomPolicy())
 
 
 def test_wrong_shapes_are_refused_by_value(monkeypatch):

@@ -17,7 +17,7 @@ from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.precompile import compiled_ahead
 from marco.checks import check_episodes
 from marco.compilation import keep_compiled
-from marco.data.dataset import Dataset
+from marco.data.dataset import BrokenOff, Dataset
 from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import make, name_of
 from marco.evaluation import Estimate, evaluate
@@ -45,6 +45,10 @@ class Result:
     """The learned model: an environment like any other."""
     episodes: Episode
     """All real episodes (axes T B)."""
+    samples: int
+    """The real steps that were taken, those included that broke off without an outcome."""
+    broken_off: BrokenOff
+    """The real episodes that broke off, and all their steps; what was shown of them is in `episodes`."""
     metrics: list[Event]
     """The end of every phase; values are lists with one entry per seed of the call."""
     imagined: float
@@ -69,11 +73,6 @@ class Result:
     def warnings(self) -> tuple[str, ...]:
         """What is to be known of the last model before the team is trusted; empty if all is well."""
         return standing_warnings(self.metrics)
-
-    @property
-    def samples(self) -> int:
-        """The real steps that were learned from."""
-        return int(np.asarray(self.episodes.mask).sum())
 
 
 def learn(
@@ -218,6 +217,8 @@ def _results(
             team=state.policy(marco.config, index),
             model=jax.tree.map(lambda leaf, index=index: leaf[index], state.model),
             episodes=marco.dataset.episodes(index),
+            samples=int(marco.dataset.samples[index]),
+            broken_off=marco.dataset.broken_off,
             metrics=ended,
             imagined=float(np.asarray(state.imagined)[index]),
             env=marco.env,

@@ -20,6 +20,7 @@ from marco.environments.enumeration import (
     starts,
 )
 from marco.environments.registry import make
+from marco.environments.user_code import during
 from marco.policies.base import Memory, Policy
 from marco.policies.deploy import TeamPolicy
 from marco.policies.export import as_policy
@@ -84,7 +85,10 @@ def sampled_value(key: PRNGKeyArray, env: Environment | HostWorld, policy: Polic
     if isinstance(env, Environment):
         returns, lengths = jax.tree.map(np.asarray, _returns(key, env, policy, episodes))
     else:
-        played = [play(one, env, policy) for one in jax.random.split(key, episodes)]
+        played = []
+        for number, one in enumerate(jax.random.split(key, episodes), 1):
+            with during(f"test episode {number} of {episodes}"):
+                played.append(play(one, env, policy))
         returns = np.array([episode.undiscounted_return for episode in played])
         lengths = np.array([episode.length for episode in played])
     values = returns.astype(np.float64)

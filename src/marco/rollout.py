@@ -1,15 +1,15 @@
 """Play: a policy in an environment gives an Episode; compiled in JAX, by a host loop elsewhere."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
-from marco.environments.base import Environment, HostWorld
-from marco.environments.user_code import calling, noted
+from marco.environments.base import Environment, HostWorld, check_shown
+from marco.environments.user_code import calling, noted, retraced
 from marco.policies.base import Memory, Policy
 from marco.sampling import draw
 from marco.types import Episode, Spec, TimeStep
@@ -86,13 +86,28 @@ def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> E
     )
 
 
+@runtime_checkable
+class Recorder(Protocol):
+    """Writes down an episode in a host environment as it is played."""
+
+    def show(self, timestep: TimeStep) -> None:
+        """What the environment showed."""
+
+    def act(self, actions: Int[np.ndarray, " N"]) -> None:
+        """The actions of a step that is now taken."""
+
+
 def play(
-    key: PRNGKeyArray, env: Environment | HostWorld, policy: Policy, limit: int | None = None
+    key: PRNGKeyArray,
+    env: Environment | HostWorld,
+    policy: Policy,
+    limit: int | None = None,
+    record: Recorder | None = None,
 ) -> Episode:
     """Play one episode: compiled in a JAX environment, elsewhere a Python loop around a compiled policy.
 
     The Episode has numpy arrays and is padded to the horizon; with a `limit` it is cut off after so many
-    steps.
+    steps. A `record` of a host environment has every step before the next one is taken.
     """
     if isinstance(env, Environment):
         most = None if limit is None else jnp.int32(limit)
@@ -101,18 +116,23 @@ def play(
     key_seed, key_play = jax.random.split(key)
     seed = int(jax.random.randint(key_seed, (), 0, np.iinfo(np.int32).max))
     with noted(f"reset(seed={seed}) of {name}"):
-        timestep = env.reset(seed)
+        timestep = check_shown(env.spec, env.reset(seed))
     check_fit(env.spec, policy, timestep)
+    if record is not None:
+        record.show(timestep)
     steps, actions, memory = [timestep], [], policy.start()
     for key_act in jax.random.split(key_play, horizon)[:limit]:
         memory, drawn = _decide(key_act, policy, memory, timestep)
         chosen = np.asarray(drawn)
-        with noted(
-            f"step {len(steps)} after reset(seed={seed}) of {name}, with the actions {chosen.tolist()}"
-        ):
-            timestep = env.step(chosen)
-        steps.append(timestep)
         actions.append(chosen)
+        if record is not None:
+            record.act(chosen)
+        call = f"step {len(steps)} after reset(seed={seed}) of {name}, with the actions {chosen.tolist()}"
+        with retraced(actions), noted(call):
+            timestep = check_shown(env.spec, env.step(chosen))
+        if record is not None:
+            record.show(timestep)
+        steps.append(timestep)
         if timestep.last:
             break
     return _pad(steps, actions, horizon)

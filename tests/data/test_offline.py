@@ -41,7 +41,7 @@ def test_what_is_written_is_read_padded_to_the_horizon(log):
 def test_all_actions_are_available_where_nothing_is_said(tmp_path):
     (one, *_) = logged_episodes(3)
     write_logged(tmp_path / "log.npz", SPEC, [one._replace(available=None)])
-    assert read_chunk(tmp_path / "log.npz").available.all()
+    assert read_chunk(tmp_path / "log.npz").episodes.available.all()
 
 
 def test_files_folders_and_runs_are_read(log, tmp_path):

@@ -261,21 +261,24 @@ def test_an_error_of_the_function_itself_keeps_its_kind_and_gets_a_note():
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "note"),
+    ("call", "kind", "notes"),
     [
-        ("reset", KeyError, r"MARCO called: reset\(seed=\d+\) of switch"),
+        ("reset", KeyError, [r"MARCO called: reset\(seed=\d+\) of switch"]),
         (
             "step",
             OSError,
-            r"MARCO called: step 1 after reset\(seed=\d+\) of switch, with the actions \[\d, \d\]",
+            [
+                r"MARCO called: step 1 after reset\(seed=\d+\) of switch, with the actions \[\d, \d\]",
+                r"Actions since the reset: \[\[\d, \d\]\]",
+            ],
         ),
     ],
 )
-def test_an_error_of_a_host_environment_propagates_with_step_and_actions(call, kind, note):
+def test_an_error_of_a_host_environment_propagates_with_step_and_actions(call, kind, notes):
     with pytest.raises(kind, match="own mistake") as caught:
         play(jax.random.key(0), Steps(call), RandomPolicy())
-    (written,) = caught.value.__notes__
-    assert re.fullmatch(note, written)
+    for note, written in zip(notes, caught.value.__notes__, strict=True):
+        assert re.fullmatch(note, written)
 
 
 def test_play_is_the_same_in_compiled_and_host_environments_of_every_kind():

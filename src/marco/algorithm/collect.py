@@ -12,7 +12,9 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from marco.algorithm.config import Collector, MarcoConfig
 from marco.algorithm.exploration import StateAsObservation
 from marco.algorithm.fit import of_seeds
+from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld
+from marco.environments.user_code import during
 from marco.learners.parallel import stack_seeds
 from marco.learners.training import TrainingState
 from marco.model.environment import ModelEnvironment
@@ -43,20 +45,25 @@ def collectors(
     return jax.vmap(one)(teams, explorers, epsilon)
 
 
-def play_missing(
+def collect_missing(
     keys: Key[Array, " S"],
     env: Environment | HostWorld,
     policies: Policy,
+    dataset: Dataset,
     missing: Int[np.ndarray, " S"],
     chunk: int,
-) -> Episode:
-    """A batch of real episodes (axes S T B), of no more steps than are missing."""
+) -> None:
+    """Add a batch of real episodes to the dataset, of no more steps than are missing.
+
+    In a host environment it is one episode, kept step by step: those of an episode that breaks off are real.
+    """
     if isinstance(env, Environment):
         limits = [episode_limits(int(count), chunk, env.spec) for count in missing]
-        return _play_batch(keys, env, policies, jnp.asarray(np.stack(limits)))
-    only = jax.tree.map(lambda leaf: leaf[0], policies)
-    episode = play(keys[0], env, only, limit=int(missing[0]))
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], episode)
+        dataset.append(_play_batch(keys, env, policies, jnp.asarray(np.stack(limits))))
+        return
+    only, limit = jax.tree.map(lambda leaf: leaf[0], policies), int(missing[0])
+    with during(f"episode {dataset.begun + 1} of the run"), dataset.recording(limit) as record:
+        play(keys[0], env, only, limit, record)
 
 
 def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
-from marco.algorithm.collect import chunk_metrics, collectors, play_missing, uncertainty_warnings
+from marco.algorithm.collect import chunk_metrics, collect_missing, collectors, uncertainty_warnings
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
@@ -137,6 +137,7 @@ class Marco:
 
     def run(self) -> Events:
         """Algorithm 1. Phases that the journal has kept are not done again."""
+        self.dataset.recover()
         done = self.journal.latest
         state = self.restore() if done else self.init()
         for step, phase in enumerate(phases(self.config), start=1):
@@ -183,7 +184,7 @@ class Marco:
             progress = 1.0 - float(missing.max()) / (phase.samples - before)
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
             keys = self._keys(self.dataset.chunks, Stream.COLLECT)
-            self.dataset.append(play_missing(keys, self.env, policy, missing, config.chunk))
+            collect_missing(keys, self.env, policy, self.dataset, missing, config.chunk)
         chunk = self._episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)

@@ -55,10 +55,12 @@ def read_logged(
         files = _files(Path(path))
         _check_world(files[0], world, settings, defaults or {})
         for file in files:
-            chunk = check_chunk(file, read_chunk(file), spec)
-            if not np.asarray(chunk.mask).any():
+            stored = read_chunk(file)
+            chunk = check_chunk(file, stored.episodes, spec)
+            if np.asarray(chunk.mask).any():
+                chunks.append(chunk)
+            elif stored.lost is None:  # an episode that broke off in its first step was seen by nobody
                 raise ValueError(f"{file} holds no step: leave it out.")
-            chunks.append(chunk)
     return chunks
 
 

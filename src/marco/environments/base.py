@@ -164,6 +164,10 @@ class WorldError(RuntimeError):
     """An environment outside MARCO did what its own description rules out."""
 
 
+class WorldWarning(UserWarning):
+    """An environment outside MARCO can be learned in, but perhaps not as its author thinks."""
+
+
 @runtime_checkable
 class HostWorld(Protocol):
     """An environment outside JAX: PettingZoo, a simulator, a robot. It keeps its own state.
@@ -181,6 +185,33 @@ class HostWorld(Protocol):
 
     def step(self, actions: Int[np.ndarray, " N"]) -> TimeStep:
         """Take one real step."""
+
+
+def check_shown(spec: Spec, timestep: Any) -> TimeStep:
+    """What a host environment showed, or a WorldError if nothing of this shape can be learned from it."""
+    if not isinstance(timestep, TimeStep):
+        raise WorldError(f"{spec.name} returned {timestep!r}: return a marco.types.TimeStep.")
+    team = spec.num_agents
+    shapes = {
+        "observation": (team, spec.observation_width),
+        "state": (spec.state_width,),
+        "available": (team, spec.num_actions),
+        "reward": (),
+        "terminated": (),
+        "truncated": (),
+    }
+    for name, shape in shapes.items():
+        value = np.asarray(getattr(timestep, name))
+        if value.shape != shape:
+            raise WorldError(
+                f"{spec.name} showed {name} of the shape {value.shape}, its spec says {shape}: correct one."
+            )
+        if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+            raise WorldError(
+                f"{spec.name} showed {name} {value.tolist()}: only finite numbers can be learned from. "
+                "Correct the environment."
+            )
+    return timestep
 
 
 def optimum_of(env: Environment | HostWorld) -> float | None:

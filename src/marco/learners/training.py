@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
 from marco.environments.base import Environment, HostWorld
+from marco.environments.user_code import during
 from marco.learners.base import Learner, LearnerState, Metrics
 from marco.rollout import play, rollout
 from marco.types import Episode, Spec
@@ -75,7 +76,10 @@ def train_in_host(
         key_play, key_learn = jax.random.split(jax.random.fold_in(key, state.updates))
         policy = learner.act(state.learner, state.samples)
         keys = jax.random.split(key_play, learner.episodes_per_update)
-        played = [play(key_one, env, policy) for key_one in keys]
+        played: list[Episode] = []
+        for key_one in keys:
+            with during(f"episode {int(state.updates) * len(keys) + len(played) + 1} of the run"):
+                played.append(play(key_one, env, policy))
         episodes = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *played)
         state, metrics = _learn(key_learn, learner, state, episodes)
         seen.append(metrics)

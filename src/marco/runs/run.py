@@ -31,7 +31,7 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName, standi
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
-from marco.data.dataset import Dataset
+from marco.data.dataset import BrokenOff, Dataset
 from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
 from marco.environments.registry import defaults, make, refuse_code, runs_code
@@ -196,9 +196,8 @@ class Run:
             for event, state in events:
                 if event.phase == "done":
                     policies = [state.policy(marco.config, index) for index in range(len(marco.seeds))]
-                    self._conclude(
-                        policies, self.dataset.samples.tolist(), np.asarray(state.imagined).tolist()
-                    )
+                    samples, imagined = self.dataset.samples, np.asarray(state.imagined)
+                    self._conclude(policies, samples.tolist(), imagined.tolist(), self.dataset.broken_off)
                 yield event
 
     def _follow_model_free(self) -> Iterator[Event]:
@@ -210,7 +209,7 @@ class Run:
             append_metrics(self.folder, {**event._asdict(), "seconds": seconds})
             self._save(policies)
             yield event
-        self._conclude(policies, event.metrics["samples"], None)
+        self._conclude(policies, event.metrics["samples"], None, BrokenOff(0, 0))
         yield Event("done", 0, event.samples, {})
 
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
@@ -243,7 +242,13 @@ class Run:
             assert isinstance(policy, Savable)
             policy.save(self.folder / "policy" / f"seed-{seed}.npz")
 
-    def _conclude(self, policies: Sequence[Policy], samples: list[int], imagined: list[float] | None) -> None:
+    def _conclude(
+        self,
+        policies: Sequence[Policy],
+        samples: list[int],
+        imagined: list[float] | None,
+        broken_off: BrokenOff,
+    ) -> None:
         """Save the teams, and evaluate them in the true environment; those steps are counted apart."""
         self._save(policies)
         rows = []
@@ -253,6 +258,7 @@ class Run:
         result = {
             "samples": samples,
             "logged": 0 if self.config.logged is None else self.config.logged.samples,
+            "broken_off": broken_off._asdict(),
             "optimum": optimum_of(self.env),
             "imagined": imagined,
             "real": rows,
