@@ -91,6 +91,44 @@ def test_play_shows_an_episode_and_the_exact_value(run):
     assert run("play", "switch", "--policy", "expert", "--episodes", "2", "--seed", "3")[0] == out
 
 
+def test_play_shows_every_episode_before_one_that_fails(run, tmp_path, monkeypatch):
+    code = (
+        "from helpers.zoo_toys import Toy\nclass Failing(Toy):\n    episodes = 0\n"
+        "    def reset(self, seed=None, options=None):\n        self.episodes += 1\n"
+        "        return super().reset(seed, options)\n"
+        "    def step(self, actions):\n        if self.episodes == 3:\n            REASON\n"
+        "        return super().step(actions)\n"
+    )
+    for name, reason in {"raises": "raise OSError('no robot')", "lies": "return None"}.items():
+        (tmp_path / f"it_{name}.py").write_text(code.replace("REASON", reason))
+    monkeypatch.chdir(tmp_path)
+    out, err, status = run("play", "it_lies:Failing", "--episodes", "4", "--env.state", "joint")
+    assert (status, "episode 2" in out, "episode 3" in out) == (2, True, False)
+    lines = err.splitlines()
+    assert lines[0].startswith("marco: toy_v0, step 1, step: must return the dicts")
+    assert lines[1].startswith("MARCO called: step 1 after reset(seed=")
+    assert lines[2].startswith("Actions since the reset: [[")
+    assert lines[3:] == ["This was episode 3 of 4."]
+    with pytest.raises(OSError, match="no robot") as caught:
+        run("play", "it_raises:Failing", "--episodes", "4", "--env.state", "joint")
+    assert caught.value.__notes__[2] == "This was episode 3 of 4."
+
+
+def test_a_warning_about_an_environment_is_one_line_without_a_place_in_the_code(run):
+    _, err, _ = run("play", "helpers.zoo_toys:Toy", "--reward", "b")
+    (line,) = err.splitlines()
+    assert line.startswith("marco: warning: toy_v0 does not implement state(): the joint observation stands")
+    assert "(--env.state joint)" in line
+
+
+def test_the_reward_of_one_agent_is_an_option_of_its_own(run):
+    settings = ("--env.state", "joint")
+    for choice, total in {"a": 5, "b": 10, "sum": 15}.items():
+        assert f"return +{total}.00" in run("play", "helpers.zoo_toys:Toy", *settings, "--reward", choice)[0]
+    _, err, status = run("play", "helpers.zoo_toys:Toy", *settings, "--reward", "c")
+    assert (status, err) == (2, "marco: reward must be mean, sum or an agent (a, b), got 'c'.\n")
+
+
 def test_play_passes_settings_on(run):
     out, _, _ = run("play", "switch", "--env.agents", "4", "--env.horizon", "2")
     assert "agent 3" in out
@@ -213,6 +251,11 @@ def test_train_evaluate_and_load(run, tmp_path):
     )
     assert status == 0, err
     assert "exact return" in out
+    left = 120 - max(json.loads((folder / "result.json").read_text())["samples"])
+    words = (
+        f"{left} samples of the budget were left, too few for an update, which takes 1 episodes of up to 3"
+    )
+    assert (words in " ".join(out.split())) == (left > 0)
     config = json.loads((folder / "config.json").read_text())
     assert (config["world"], config["world_settings"], config["seeds"]) == ("switch", {"horizon": 3}, [4, 5])
     assert config["algorithm"]["learner"]["mixer"] == "iql"

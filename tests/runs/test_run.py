@@ -18,6 +18,7 @@ from helpers.tiny_run import KNOWN, WORLD, logged_episodes, settings
 from marco.algorithm.events import Event
 from marco.data.dataset import Dataset
 from marco.data.offline import write_logged
+from marco.environments.adapters.pettingzoo import PettingZooWorld
 from marco.runs.progress import Progress
 from marco.runs.run import Run
 from marco.runs.tensorboard import TensorBoard
@@ -174,11 +175,17 @@ def test_a_pettingzoo_world_from_end_to_end(tiny_networks, run, tmp_path, monkey
     assert status == 130
     again = f"marco resume {folder} --world {world[0]}"
     assert f"Nothing is lost: {again}" in out.replace("\n", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(PettingZooWorld, "_settle", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError) as caught:
+            run(*again.split()[1:])
+    assert caught.value.__notes__[2:] == ["This was episode 2 of the run.", f"Nothing is lost: {again}"]
     out, err, status = run(*again.split()[1:])
     assert status == 0, err
+    assert "1 of the real episodes broke off, with 1 of the real samples" in " ".join(out.split())
     assert "more real steps were taken to evaluate the teams" in out
     result = json.loads((folder / "result.json").read_text())
-    assert result["samples"] == [14]
+    assert (result["samples"], result["broken_off"]) == ([14], {"episodes": 1, "steps": 1})
     assert [row["samples"] for row in rows_of(folder) if row["phase"] == "collect"] == [6, 14]
     found = json.loads(run("evaluate", folder, "--json", "--episodes", "3", "--trust")[0])
     assert (found["exact"], found["seeds"][0]["episodes"], found["seeds"][0]["steps"]) == (None, 3, 9)

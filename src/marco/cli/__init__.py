@@ -59,23 +59,26 @@ def _is_a_mistake(error: Exception) -> bool:
     from marco.environments.base import WorldError
     from marco.environments.user_code import is_noted
 
-    refused = ValueError | ImportError | OSError | MemoryError | WorldError
-    return isinstance(error, refused) and not is_noted(error)
+    refused = isinstance(error, ValueError | ImportError | OSError | MemoryError) and not is_noted(error)
+    return refused or isinstance(error, WorldError)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """A warning of ours is a line, without the place in the code; others are shown as ever."""
     if category.__module__.split(".")[0] == "marco":
-        print(f"marco: warning: {message}", file=sys.stderr)
+        print(f"marco: warning: {_printable(str(message))}", file=sys.stderr)
     else:
         _plainly(message, category, *place, **more)
 
 
 def _fail(message: str) -> None:
-    # What a file says may be in it: a terminal would obey its control characters.
-    shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
-    print(f"marco: {shown}", file=sys.stderr)
+    print(f"marco: {_printable(message)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _printable(message: str) -> str:
+    """What a file says may be in it: a terminal would obey its control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in message)
 
 
 def _help() -> str:

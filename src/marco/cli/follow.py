@@ -1,10 +1,12 @@
 """A run on the command line: progress, Ctrl-C, and the table and figure at the end."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 
 from rich.table import Table
 
+from marco.algorithm.model_free import ModelFreeConfig
 from marco.cli.common import cell, console
 from marco.runs.checkpoint import read_metrics
 from marco.runs.figures import run_figure
@@ -50,8 +52,30 @@ def show_result(run: Run) -> None:
         console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
     if result["logged"]:
         console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
-    if tests := sum(row["steps"] for row in result["real"]):
+    if (broken := result["broken_off"])["episodes"]:
+        console.print(
+            f"{broken['episodes']:,} of the real episodes broke off, with {broken['steps']:,} of the real "
+            "samples; what was seen of them was learned from."
+        )
+    for line in _whole_updates(run, max(result["samples"])):
+        console.print(line)
+    if tests := sum(row["steps"] for row in result["real"]) + _tested(run):
         console.print(f"{tests:,} more real steps were taken to evaluate the teams, and taught them nothing.")
     console.print(f"Figure: {run_figure(run)}", soft_wrap=True)
     console.print(f"Watch the team: {run.command('play')}", soft_wrap=True)
     console.print(f"The team is in {run.folder}: {run.command('evaluate')}", soft_wrap=True)
+
+
+def _whole_updates(run: Run, samples: int) -> Iterator[str]:
+    """Why a model-free run ends below its budget."""
+    algorithm = run.config.algorithm
+    if isinstance(algorithm, ModelFreeConfig) and samples < algorithm.samples:
+        yield (
+            f"{algorithm.samples - samples:,} samples of the budget were left, too few for an update, which "
+            f"takes {algorithm.learner.episodes_per_update} episodes of up to {run.env.spec.horizon} steps."
+        )
+
+
+def _tested(run: Run) -> int:
+    """The real steps of a model-free run's evaluations on the way."""
+    return sum(sum(row["metrics"].get("test_steps", [])) for row in read_metrics(run.folder))

@@ -15,6 +15,7 @@ from marco.environments.base import Environment, FiniteEnvironment, HostWorld, e
 from marco.environments.catalogue import CATALOGUE
 from marco.environments.registry import FILES, make
 from marco.environments.render import check_gif, draw_gif, episode_table
+from marco.environments.user_code import during
 from marco.evaluation import EXACT_LIMIT, TooManyHistoriesError, exact_value
 from marco.policies.base import Policy, RandomPolicy
 from marco.policies.export import load_policy
@@ -41,6 +42,8 @@ class Play(RunOptions):
     """Of a run, which seed's team; of an environment, the seed of everything drawn at random."""
     policy: Literal["random", "expert"] | None = None
     """Random play, or the hand-written team where there is one (switch, bridge, reference)."""
+    reward: str | None = None
+    """PettingZoo and JaxMARL: the team's reward as mean or sum of its agents', or as one agent's, by name."""
     gif: Path | None = None
     """Draw the episodes into this file."""
 
@@ -48,7 +51,7 @@ class Play(RunOptions):
 def main(arguments: list[str]) -> None:
     """Play and show."""
     options, rest = parse_with_rest(Play, arguments, PROG)
-    settings, rest = take_env(rest)
+    settings, rest = take_env(rest, options.reward)
     refuse_unknown(rest, options_of(Play))
     keep_compiled()
     if _is_run(options.env):
@@ -103,9 +106,11 @@ def show_episodes(
     check_seed("--seed", seed)
     if gif is not None:
         check_gif(gif)
-    played = [play(key, env, policy) for key in jax.random.split(jax.random.key(seed), episodes)]
-    for number, episode in enumerate(played, 1):
-        console.print(episode_table(env.spec, episode, f"{env.spec.name}, episode {number}"))
+    played = []
+    for number, key in enumerate(jax.random.split(jax.random.key(seed), episodes), 1):
+        with during(f"episode {number} of {episodes}"):
+            played.append(play(key, env, policy))
+        console.print(episode_table(env.spec, played[-1], f"{env.spec.name}, episode {number}"))
     if isinstance(env, FiniteEnvironment):
         _print_value(env, policy, team)
     if gif is not None:

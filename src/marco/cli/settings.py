@@ -32,12 +32,12 @@ def parse_with_rest(command: type[Any], arguments: list[str], prog: str) -> tupl
     return tyro.cli(command, args=arguments, prog=prog, return_unknown_args=True)
 
 
-def take_env(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+def take_env(arguments: list[str], reward: str | None = None) -> tuple[dict[str, Any], list[str]]:
     """The settings of an environment among the arguments, and the other arguments.
 
-    A value that is no Python literal is a string.
+    A value that is no Python literal is a string. `--reward` is a setting with an option of its own.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {} if reward is None else {"reward": reward}
     rest: list[str] = []
     words = iter(arguments)
     for word in words:

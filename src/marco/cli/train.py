@@ -66,6 +66,9 @@ class Train:
     restarts: int | None = None
     """MARCO: teams trained in the last model, of which the best is kept; 0 trains on the team of the
     refits."""
+    reward: str | None = None
+    """PettingZoo and JaxMARL: the team's reward as the mean or the sum of its agents', or as one agent's, by
+    name; the mean, if not given."""
     seed: int | None = None
     """The first seed; 0, if not given."""
     seeds: int | None = None
@@ -96,7 +99,7 @@ def main(arguments: list[str]) -> None:
     if wants_help(arguments):
         _show_help(options, rest)
     base = read_config(options.config) if options.config else None
-    settings, rest = take_env(rest)
+    settings, rest = take_env(rest, options.reward)
     world, settings = _world(options, base, settings)
     _check_options(options, base)
     env = make(world, **settings)
@@ -146,7 +149,7 @@ def _show_help(options: Train, rest: list[str]) -> None:
     except SystemExit:
         if options.world is None:
             raise
-    settings, _ = take_env(rest)
+    settings, _ = take_env(rest, options.reward)
     env = make(options.world or "", **settings)
     print(f"\nSettings, with their values for {options.world}:")
     config = _preset(options, env) if options.method == "marco" else _model_free_preset(options, env)

@@ -1,5 +1,7 @@
 """JaxMARL's environments as our worlds: the same numbers, true last states, two kinds of end."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,6 +97,15 @@ def test_observations_and_rewards_are_those_of_step_env_along_a_trajectory(name,
         np.testing.assert_allclose(shown.reward, getattr(paid, reward)(), rtol=1e-6)
         assert not shown.terminated
     assert shown.truncated
+
+
+def test_the_reward_of_the_team_may_be_one_agents():
+    inner = jaxmarl.make("switch_riddle")
+    paid = jnp.array([1.0, 5.0, 3.0])
+    for rule, expected in {"mean": 3.0, "sum": 9.0, "agent_1": 5.0}.items():
+        assert JaxMARLWorld(inner, reward=rule)._team_reward(paid) == expected
+    with pytest.raises(ValueError, match=re.escape("an agent (agent_0, agent_1, agent_2), got 'agent_3'")):
+        JaxMARLWorld(inner, reward="agent_3")
 
 
 def test_our_reference_pays_what_jaxmarls_pays(reference):

@@ -507,6 +507,8 @@ def test_what_the_environment_gets_wrong_is_named_with_its_step_and_agent(tamper
     with pytest.raises(WorldError, match=re.escape(message)) as caught:
         world.step(act(0, 0))
     assert str(caught.value).startswith("toy_v0, step 1")
+    called = "MARCO called: step 1 after reset(seed=0) of toy_v0, with the actions {'a': 0, 'b': 0}"
+    assert caught.value.__notes__ == [called]
     with pytest.raises(RuntimeError, match="no episode is under way"):
         world.step(act(0, 0))
 
@@ -537,10 +539,11 @@ def test_an_error_inside_the_environment_says_in_which_step_and_after_which_acti
         raise ZeroDivisionError("the simulator crashed")
 
     world = toy(tamper=crash)
-    world.reset(0)
+    world.reset(7)
     with pytest.raises(ZeroDivisionError, match="the simulator crashed") as caught:
         world.step(act(2, 1))
-    assert caught.value.__notes__ == ["MARCO called: step 1 of toy_v0, with the actions {'a': 2, 'b': 1}"]
+    called = "MARCO called: step 1 after reset(seed=7) of toy_v0, with the actions {'a': 2, 'b': 1}"
+    assert caught.value.__notes__ == [called]
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, NotImplementedError, RuntimeError])
@@ -560,7 +563,7 @@ def test_every_error_of_reset_and_state_propagates_with_a_note(kind):
 
     for call, note in {
         "reset": "reset(seed=3) of toy_v0",
-        "state": "state() after step 0 of toy_v0",
+        "state": "state() at step 0 after reset(seed=3) of toy_v0",
     }.items():
         world = toy(Broken, state="state")
         world._env.fails = (call,)

@@ -14,6 +14,8 @@ from pettingzoo.utils import wrappers
 
 from helpers.zoo_toys import Central, Toy, act, toy
 from marco.environments.adapters.pettingzoo import PettingZooWorld, WorldError
+from marco.environments.base import WorldWarning
+from marco.environments.user_code import warn
 from marco.optional import require
 from marco.types import Categorical, Continuous, binary
 
@@ -108,15 +110,40 @@ def test_a_class_of_an_absent_agent_is_a_class_of_its_own_in_the_joint_observati
     assert int(red.decode(jnp.asarray(left[1:4]))) == 0
 
 
+@pytest.mark.parametrize("kind", [AttributeError, KeyError, RuntimeError, NotImplementedError])
+def test_a_state_that_raises_anything_is_stood_in_for_with_the_error_and_the_cure(kind):
+    class Wrapped(Toy):
+        def state(self):
+            raise kind("no such thing")
+
+    with pytest.warns(WorldWarning, match="the joint observation stands in") as caught:
+        world = toy(Wrapped, state="auto")
+    said = str(caught[0].message)
+    assert "say state='joint' (--env.state joint) to accept it" in said
+    assert (f"raised {kind.__name__}: " in said) == (kind is not NotImplementedError)
+    assert world.reset(3).state.tolist() == pytest.approx([1, 0, 0.3, 1, 0, 0.3])
+    if kind is not NotImplementedError:
+        with pytest.raises(kind, match="no such thing"):
+            toy(Wrapped, state="state")
+
+
 def test_a_state_that_is_asked_for_must_be_there():
     message = "toy_v0 does not implement state(). Use state='joint' for the joint observation."
     with pytest.raises(ValueError, match=re.escape(message)):
         toy(state="state")
 
 
+def test_a_warning_names_the_line_that_called_marco_and_none_of_its_own():
+    inside = {"__name__": "marco.somewhere", "warn": warn}
+    exec("def call(): warn('so it is')", inside)
+    with pytest.warns(WorldWarning, match="so it is") as caught:
+        inside["call"]()
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_an_unknown_reward_or_state_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="reward must be one of mean, sum, got 'max'"):
+    with pytest.raises(ValueError, match=re.escape("reward must be mean, sum or an agent (a, b), got 'max'")):
         PettingZooWorld(Toy(), reward="max")
     with pytest.raises(ValueError, match="state must be one of auto, state, joint, got 'none'"):
         PettingZooWorld(Toy(), state="none")

@@ -1,14 +1,18 @@
 """What the adapters share: finite spaces in parts, and the names of time limits."""
 
 import math
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from marco.types import ActionComponent
 
-RewardRule = Literal["mean", "sum"]
-"""How the agents' rewards become the team's. Absent agents count as 0, so that its scale never changes."""
+RewardRule = str
+"""How the agents' rewards become the team's: `mean`, `sum`, or the name of the one agent whose reward counts.
+
+Absent agents count as 0, so that the scale never changes.
+"""
 
 LIMIT_NAMES = (
     "max_cycles",
@@ -66,6 +70,13 @@ def time_limit(*holders: Any) -> int | None:
             if isinstance(value, int | np.integer) and value > 0:
                 return int(value)
     return None
+
+
+def check_reward(rule: object, agents: Sequence[str]) -> str:
+    """The rule, or an error that names the choices. An agent may be called by a number."""
+    if str(rule) in ("mean", "sum", *agents):
+        return str(rule)
+    raise ValueError(f"reward must be mean, sum or an agent ({', '.join(agents)}), got {rule!r}.")
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:

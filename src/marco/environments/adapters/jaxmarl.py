@@ -24,7 +24,7 @@ from marco.environments.adapters.common import (
     LIMIT_NAMES,
     RewardRule,
     action_components,
-    check_choice,
+    check_reward,
     count,
     parts_of,
     time_limit,
@@ -52,9 +52,10 @@ class JaxMARLState(NamedTuple):
 class JaxMARLWorld(Environment):
     """A JaxMARL `MultiAgentEnv`, given as an instance: `JaxMARLWorld(jaxmarl.make("switch_riddle"))`.
 
-    `horizon` is the instance's own limit unless given; `reward` is the mean or the sum over agents. The
-    central state is read off the fields of JaxMARL's state: floats and integers as numbers, truth values as
-    yes or no; or by `central`, a function of that state, with the `central_features` of its columns.
+    `horizon` is the instance's own limit unless given; `reward` is the mean or the sum over agents, or the
+    name of the one agent whose reward counts. The central state is read off the fields of JaxMARL's state:
+    floats and integers as numbers, truth values as yes or no; or by `central`, a function of that state, with
+    the `central_features` of its columns.
     """
 
     env: Any = eqx.field(static=True)
@@ -72,10 +73,10 @@ class JaxMARLWorld(Environment):
         central: Central | None = None,
         central_features: tuple[Feature, ...] = (),
     ) -> None:
-        _check(env, reward, central, central_features)
+        _check(env, central, central_features)
         self.env = env
         self.horizon = _own_limit(env) if horizon is None else horizon
-        self.reward = reward
+        self.reward = check_reward(reward, [str(name) for name in env.agents])
         self.read = central
         self.features = central_features or _state_features(env)
         # A wrong space, mask or horizon is refused now, not when something is first compiled.
@@ -104,7 +105,7 @@ class JaxMARLWorld(Environment):
             terminated = jnp.logical_and(dones["__all__"], world.time + 1 < self.horizon)
         return Transition(
             world=JaxMARLState(_typed(inner, world.inner), self._encode(seen), world.time + 1),
-            reward=(paid.mean() if self.reward == "mean" else paid.sum()).astype(jnp.float32),
+            reward=self._team_reward(paid).astype(jnp.float32),
             terminated=jnp.reshape(terminated, ()).astype(bool),
         )
 
@@ -129,6 +130,11 @@ class JaxMARLWorld(Environment):
         shown = [leaf for path, leaf in leaves if not _tells_time(path, leaf)]
         return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in shown])
 
+    def _team_reward(self, paid: Float[Array, " N"]) -> Float[Array, ""]:
+        if self.reward in ("mean", "sum"):
+            return paid.mean() if self.reward == "mean" else paid.sum()
+        return paid[[agent.name for agent in self.spec.agents].index(self.reward)]
+
     def _encode(self, seen: dict[str, Any]) -> Float[Array, "N O"]:
         rows = [
             _columns(agent.observation, jnp.asarray(seen[name]))
@@ -145,12 +151,11 @@ class JaxMARLWorld(Environment):
         return chosen
 
 
-def _check(env: Any, reward: str, central: Central | None, central_features: tuple[Feature, ...]) -> None:
+def _check(env: Any, central: Central | None, central_features: tuple[Feature, ...]) -> None:
     if not callable(getattr(env, "step_env", None)):
         raise TypeError(
             f"{env!r} has no step_env: give an instance of a JaxMARL environment, as jaxmarl.make returns it."
         )
-    check_choice("reward", reward, RewardRule)
     if (central is None) != (not central_features):
         raise ValueError(
             "give central and central_features together: the function and what its columns show."

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from marco.environments.adapters.common import RewardRule, check_choice
+from marco.environments.adapters.common import RewardRule, check_choice, check_reward
 from marco.environments.adapters.gymnasium_spaces import MASK, Value
 from marco.environments.adapters.pettingzoo_spec import (
     AgentId,
@@ -24,6 +24,7 @@ from marco.environments.adapters.pettingzoo_spec import (
     slots_of,
     state_columns,
 )
+from marco.environments.adapters.team_reward import TeamReward
 from marco.environments.base import WorldError
 from marco.environments.user_code import noted
 from marco.types import NO_ACTION, Spec, TimeStep
@@ -60,12 +61,12 @@ class PettingZooWorld:
         state: StateSource = "auto",
         **settings: Any,
     ) -> None:
-        check_choice("reward", reward, RewardRule)
         check_choice("state", state, StateSource)
         self._env = build(env, settings)
         self._name = str(self._env)
         self._slots = slots_of(self._env, self._name)
-        self._shares = len(self._slots) if reward == "mean" else 1
+        names = tuple(str(slot.id) for slot in self._slots)
+        self._team_reward = TeamReward(self._name, names, check_reward(reward, names))
         self._state_columns = None if state == "joint" else state_columns(self._env, self._name, state)
         self.spec = Spec(
             name=self._name,
@@ -75,22 +76,22 @@ class PettingZooWorld:
         )
         self.known = {} if self._state_columns else {"observation": joint_observation(self.spec)}
         """The joint observation as the state shows what every agent sees: there is nothing to learn."""
-        self._time = 0
+        self._time, self._seed = 0, 0
         self._live: list[AgentId] = []
         # None while no episode is under way: before the first, after the end, and after an error in a step.
         self._available: Bool[np.ndarray, "N A"] | None = None
 
     def reset(self, seed: int) -> TimeStep:
         """Begin an episode; the seed is passed on to the environment."""
-        self._available, self._time = None, 0
+        self._available, self._time, self._seed = None, 0, seed
         with noted(f"reset(seed={seed}) of {self._name}"):
             returned = self._env.reset(seed=seed)
-        observations, infos = _unpack(returned, ("observations", "infos"), self._where("reset"))
-        self._live = self._known_agents()
-        if not self._live:
-            raise WorldError(f"{self._where()}: no agents after reset. Set `agents` in reset.")
-        nobody_acted = np.full(len(self._slots), NO_ACTION, np.int32)
-        return self._timestep(self._live, observations, infos, previous_actions=nobody_acted)
+            observations, infos = _unpack(returned, ("observations", "infos"), self._where("reset"))
+            self._live = self._known_agents()
+            if not self._live:
+                raise WorldError(f"{self._where()}: no agents after reset. Set `agents` in reset.")
+            nobody_acted = np.full(len(self._slots), NO_ACTION, np.int32)
+            return self._timestep(self._live, observations, infos, previous_actions=nobody_acted)
 
     def step(self, actions: Shaped[np.ndarray, "..."]) -> TimeStep:
         """Take one real step with one action index per agent, in the order of `spec.agents`."""
@@ -102,10 +103,11 @@ class PettingZooWorld:
             if slot.id in acted
         }
         self._time += 1
-        with noted(f"step {self._time} of {self._name}, with the actions {sent}"):
+        when = f"step {self._time} after reset(seed={self._seed}) of {self._name}"
+        with noted(f"{when}, with the actions {sent}"):
             returned = self._env.step(sent)
-        outcome = Outcome(*_unpack(returned, Outcome._fields, self._where("step")))
-        return self._settle(acted, chosen, outcome)
+            outcome = Outcome(*_unpack(returned, Outcome._fields, self._where("step")))
+            return self._settle(acted, chosen, outcome)
 
     def close(self) -> None:
         """Let the environment give back what it holds."""
@@ -143,15 +145,18 @@ class PettingZooWorld:
         by_itself = over and bool(last_to_end) and terminated.issuperset(last_to_end)
         # At the end all leave at once, and what they then saw is the true last observation.
         present = [agent for agent in acted if outcome.observations.get(agent) is not None]
-        return self._timestep(
+        timestep = self._timestep(
             present if over else self._live,
             outcome.observations,
             outcome.infos,
             previous_actions=chosen,
-            reward=self._team_reward({*acted, *self._live}, outcome.rewards),
+            reward=self._team_reward(self._earned({*acted, *self._live}, outcome.rewards)),
             terminated=by_itself,
             truncated=not by_itself and (over or self._time >= self.spec.horizon),
         )
+        if timestep.last:
+            self._team_reward.judge()
+        return timestep
 
     def _known_agents(self) -> list[AgentId]:
         possible = {slot.id for slot in self._slots}
@@ -162,17 +167,17 @@ class PettingZooWorld:
             )
         return list(self._env.agents)
 
-    def _team_reward(self, earners: Collection[AgentId], rewards: Mapping[AgentId, Value]) -> float:
-        # Summed in the order of the slots: a set has none, and the order decides the last bit of a sum.
-        earned = [(slot.id, rewards.get(slot.id, 0.0)) for slot in self._slots if slot.id in earners]
-        for agent, reward in earned:
+    def _earned(self, earners: Collection[AgentId], rewards: Mapping[AgentId, Value]) -> list[float]:
+        """What each agent earned, in the order of the slots; nothing where it is not there."""
+        earned = [rewards.get(slot.id, 0.0) if slot.id in earners else 0.0 for slot in self._slots]
+        for slot, reward in zip(self._slots, earned, strict=True):
             array = np.asarray(reward)
             if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
                 raise WorldError(
-                    f"{self._where()}: agent {agent!r} got the reward {reward!r}, which is no finite number. "
-                    "Correct the environment's rewards."
+                    f"{self._where()}: agent {slot.id!r} got the reward {reward!r}, which is no finite "
+                    "number. Correct the environment's rewards."
                 )
-        return float(sum(np.asarray(reward).item() for _, reward in earned)) / self._shares
+        return [float(np.asarray(reward).item()) for reward in earned]
 
     def _timestep(
         self,
@@ -220,7 +225,7 @@ class PettingZooWorld:
         self, present: list[AgentId], observation: Float[np.ndarray, "N O"]
     ) -> Float[np.ndarray, " S"]:
         if self._state_columns:
-            with noted(f"state() after step {self._time} of {self._name}"):
+            with noted(f"state() at step {self._time} after reset(seed={self._seed}) of {self._name}"):
                 value = self._env.state()
             return self._state_columns.encode(value, self._where("state()"))
         parts = []

@@ -1,6 +1,5 @@
 """A PettingZoo environment before it is played: how it is made, and its shape in MARCO's terms."""
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,7 +9,7 @@ import numpy as np
 from marco.environments.adapters.common import time_limit
 from marco.environments.adapters.gymnasium_spaces import Actions, Columns, actions, columns
 from marco.environments.base import ObservationFromState
-from marco.environments.user_code import call, noted
+from marco.environments.user_code import call, noted, warn
 from marco.optional import require
 from marco.types import Agent, Categorical, Feature, Spec, binary
 
@@ -75,17 +74,20 @@ def state_columns(env: ParallelEnv, name: str, source: StateSource) -> Columns |
         env.reset(seed=0)
     try:
         with noted(f"state() of {name}"):
-            first = env.state()
-    except NotImplementedError:
-        first = None
-    if first is None and source == "state":
-        raise ValueError(f"{name} does not implement state(). Use state='joint' for the joint observation.")
-    if first is None:
-        warnings.warn(
-            f"{name} does not implement state(): the joint observation stands in for the central state, and "
-            "may not be Markov. Implement state(), or say state='joint' to accept it.",
-            UserWarning,
-            stacklevel=3,
+            if (first := env.state()) is None:
+                raise NotImplementedError
+    except Exception as error:  # wrappers around a missing state() raise whatever they like
+        missing = isinstance(error, NotImplementedError)
+        if source == "state" and not missing:
+            raise
+        why = "does not implement state()"
+        if source == "state":
+            raise ValueError(f"{name} {why}. Use state='joint' for the joint observation.") from error
+        if not missing:
+            why = f"has a state() that raised {type(error).__name__}: {error}"
+        warn(
+            f"{name} {why}: the joint observation stands in for the central state, and may not be Markov. "
+            "Mend state(), or say state='joint' (--env.state joint) to accept it."
         )
         return None
     space = getattr(env, "state_space", None)
