@@ -53,6 +53,17 @@ def test_words_for_features():
     assert in_words(features, vector).startswith("place (0.00, 1.00, 2.00, 3.00, 4.00, 5.00)")
 
 
+def test_a_wall_of_features_and_of_agents_is_cut():
+    many = tuple(Continuous(f"sensor {i}", 2) for i in range(40))
+    words = in_words(many, np.zeros(80), long=60)
+    assert words == "sensor 0 (0.00, 0.00), sensor 1 (0.00, 0.00), ... 38 more"
+    env = make("switch", agents=9)
+    text = shown(env, episode_of(env))
+    assert "agent 5" in text
+    assert "agent 6" not in text
+    assert "of 9 agents the first 6 are shown" in text
+
+
 @pytest.mark.parametrize("name", ["switch", "bridge", "reference", "gridsmall", "dectiger", "delayed"])
 def test_every_environment_can_be_drawn(name, tmp_path):
     short = {"horizon": 5} if name in ("reference", "delayed") else {}

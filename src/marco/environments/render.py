@@ -15,6 +15,8 @@ from rich.table import Table
 from marco.environments.base import Environment, HostWorld
 from marco.types import Categorical, Episode, Feature, Spec, blocks
 
+AGENTS, LONG = 6, 160
+"""The most agents in a table, and the most characters of a cell."""
 FEW = 4
 """The most numbers of a continuous feature in a table; of a longer one the first two are printed."""
 WIDE = 60
@@ -28,29 +30,37 @@ WHOLE, SHORTEST, LONGEST, LAST = 6_000, 150, 900, 2_000
 def episode_table(spec: Spec, episode: Episode, title: str) -> Table:
     """One row per timestep: the state, and what each agent sees and does."""
     steps = int(np.asarray(episode.mask).sum())
-    states = [in_words(spec.state, episode.state[t], few=FEW) for t in range(steps + 1)]
+    states = [in_words(spec.state, episode.state[t], few=FEW, long=LONG) for t in range(steps + 1)]
     shows_state = max(map(len, states)) <= WIDE or all(isinstance(f, Categorical) for f in spec.state)
     table = Table(title=title, title_justify="left", title_style="bold", show_lines=spec.num_agents > 4)
     table.add_column("t", justify="right")
     if shows_state:
         table.add_column("state")
-    for agent in spec.agents:
+    for agent in spec.agents[:AGENTS]:
         table.add_column(f"agent {agent.name.removeprefix('agent ').removeprefix('agent_')}")
     table.add_column("reward", justify="right")
     for t, state in enumerate(states):
         reward = f"{episode.reward[t]:+.2f}" if t < steps else ""
-        cells = [_agent_cell(spec, episode, t, index, t < steps) for index in range(spec.num_agents)]
+        shown = range(min(spec.num_agents, AGENTS))
+        cells = [_agent_cell(spec, episode, t, index, t < steps) for index in shown]
         table.add_row(str(t), *([escape(state)] if shows_state else []), *cells, reward)
     how = "terminated" if episode.terminated.any() else "stopped by the clock"
     table.caption = f"{how} after {steps} steps, return {float(np.asarray(episode.reward).sum()):+.2f}"
     if not shows_state:
         table.caption += f"; the state ({spec.state_width} columns) is too wide to show"
+    if spec.num_agents > AGENTS:
+        table.caption += f"; of {spec.num_agents} agents the first {AGENTS} are shown"
     table.caption_justify = "left"
     return table
 
 
-def in_words(features: Sequence[Feature], vector: ArrayLike, few: int | None = None) -> str:
-    """The columns feature by feature; a plain 'no' is left out, and so is what is beyond a few numbers."""
+def in_words(
+    features: Sequence[Feature], vector: ArrayLike, few: int | None = None, long: int | None = None
+) -> str:
+    """The columns feature by feature; a plain 'no' is left out.
+
+    So is what is beyond a `few` numbers of a feature, and whole features beyond so `long` a text.
+    """
     words = []
     for feature, value in zip(features, values_of(features, vector), strict=True):
         if not isinstance(feature, Categorical):
@@ -59,7 +69,10 @@ def in_words(features: Sequence[Feature], vector: ArrayLike, few: int | None = N
             words.extend([feature.name] * int(value))
         else:
             words.append(f"{feature.name} {feature.label(int(value))}")
-    return ", ".join(words)
+    kept = len(words)
+    while long is not None and kept > 1 and len(", ".join(words[:kept])) > long:
+        kept -= 1
+    return ", ".join(words[:kept] + [f"... {len(words) - kept} more"] * (kept < len(words)))
 
 
 def values_of(features: Sequence[Feature], vector: ArrayLike) -> list[Any]:
@@ -121,6 +134,8 @@ def _numbers(values: np.ndarray, few: int | None) -> str:
 
 def _agent_cell(spec: Spec, episode: Episode, t: int, index: int, acts: bool) -> str:
     agent = spec.agents[index]
-    seen = in_words(agent.observation, episode.observation[t, index, : agent.observation_width], few=FEW)
+    seen = in_words(
+        agent.observation, episode.observation[t, index, : agent.observation_width], few=FEW, long=LONG
+    )
     done = f"[bold]{escape(agent.action_label(int(episode.actions[t, index])))}[/bold]" if acts else ""
     return "\n".join(filter(None, [escape(seen), done]))
