@@ -21,9 +21,10 @@ pytest: $(VENV)/dev
 test-all: lint types
 	MARCO_SLOW=1 $(BIN)/pytest -n 2 --dist worksteal
 
-## A run killed twenty times at random moments, where the tests do it twice; its files damaged in 1,200 ways.
+## Runs killed a hundred times at random moments, where the tests do it twice; their files damaged in 1,200 ways;
+## 100,000 real steps in one process.
 crash: $(VENV)/dev
-	MARCO_CRASH=1 $(BIN)/pytest tests/runs/test_crash.py tests/runs/test_damage.py
+	MARCO_CRASH=1 $(BIN)/pytest -s tests/runs/test_crash.py tests/runs/test_damage.py
 
 lint-and-types: lint types
 

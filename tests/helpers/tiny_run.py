@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from helpers.host_riddle import HostRiddle
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.loop import Marco
 from marco.data.dataset import Dataset
@@ -122,28 +123,38 @@ class Drifter:
 QUICK = settings(team=Drifter(), explorer=Drifter())
 
 
-def work(folder, told, last_touch=None):
-    """A run in a process of its own, which tells its phases; it may kill itself as it touches a file."""
+def work(folder, told, log=None, last_touch=None, last_step=None):
+    """A run in a process of its own, which tells its phases; it may kill itself at a file or in a real step.
+
+    With a `log` of all steps it is in the riddle outside JAX.
+    """
     # A process that is to be killed has no time to compile what another has compiled.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     folder.mkdir(exist_ok=True)
     if last_touch is not None:
         _die_at_touch(str(folder), last_touch)
+    world, seeds = WORLD, SEEDS
+    if log is not None:
+        world, seeds = HostRiddle(before=lambda total: _die(total == last_step), log=log), SEEDS[:1]
     with alone(folder):
-        for event, _ in begin(folder, QUICK, known=KNOWN).run():
+        for event, _ in begin(folder, QUICK, world, seeds, KNOWN).run():
             told.send((event.phase, event.samples))
 
 
+def _die(now):
+    if now:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _die_at_touch(folder, last):
-    """SIGKILL this process as it opens or renames a file of the folder for the `last`-th time."""
+    """SIGKILL this process as it opens, renames or removes a file of the folder for the `last`-th time."""
     touched = 0
 
     def look(event, arguments):
         nonlocal touched
-        if event in ("open", "os.rename") and str(arguments[0]).startswith(folder):
+        if event in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(folder):
             touched += 1
-            if touched == last:
-                os.kill(os.getpid(), signal.SIGKILL)
+            _die(touched == last)
 
     sys.addaudithook(look)
