@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from marco.algorithm.config import MarcoConfig
-from marco.algorithm.events import Event, standing_warnings
+from marco.algorithm.events import Event
 from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.precompile import compiled_ahead
 from marco.checks import check_episodes
@@ -55,6 +55,8 @@ class Result:
     """The team's return in the model."""
     env: Environment | HostWorld
     test_episodes: int
+    warnings: tuple[str, ...] = ()
+    """What is to be known before the team is trusted: of the last model, and of what was collected last."""
     evaluated: Estimate | None = None
     """The value, where a folder has it already."""
 
@@ -68,11 +70,6 @@ class Result:
         if self.evaluated is not None:
             return self.evaluated
         return evaluate(self.env, self.team, self.test_episodes, seed=TEST_SEED)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is to be known of the last model before the team is trusted; empty if all is well."""
-        return standing_warnings(self.metrics)
 
 
 def learn(
@@ -223,6 +220,7 @@ def _results(
             imagined=float(np.asarray(state.imagined)[index]),
             env=marco.env,
             test_episodes=tests,
+            warnings=state.warnings(marco.seeds, ended),
             evaluated=values[index],
         )
         for index in range(len(marco.seeds))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -117,6 +118,11 @@ def check_episodes(name: str, episodes: Any) -> None:
         raise ValueError(f"{name} must be at most {TEST_EPISODES:,}, got {episodes}.")
 
 
+def same_world(one: str, other: str) -> bool:
+    """Whether two names are of one environment: a file may have been moved, or be named from elsewhere."""
+    return Path(one).name == Path(other).name
+
+
 def check_columns(what: str, columns: int) -> None:
     """Refuse a state of so many columns before their names are listed."""
     if columns > COLUMNS:
@@ -144,7 +150,7 @@ def machine_memory() -> int:
 
 def gib(size: int) -> str:
     """An amount of memory for the reader."""
-    return f"{size / 2**30:,.1f} GiB"
+    return f"{size // 2**20 / 1024:,.1f} GiB" if size < 2**80 else "more than all memory there is"
 
 
 def _numbers(value: Any) -> Iterable[Any]:

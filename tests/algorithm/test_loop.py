@@ -331,6 +331,27 @@ def test_nothing_true_is_used_without_being_counted(tmp_path):
     assert spy.asked.count("reset") == dataset.episodes(0).mask.shape[1]
 
 
+def test_a_model_that_learned_nothing_is_told_in_events_and_at_the_end(whole, tmp_path, monkeypatch):
+    """A component no better than its floor, and members that agree on all that was collected."""
+    monkeypatch.setattr("marco.model.early_stopping.LEAST_GAIN", np.inf)
+    monkeypatch.setattr("marco.algorithm.loop.chunk_metrics", lambda *_: {"uncertainty": [0.0, 0.5]})
+    told = [event for event, _ in phases(begin(tmp_path, settings(), known=KNOWN))]
+    (of_fit,) = next(event.warnings for event in told if event.phase == "fit")
+    (of_chunk,) = next(event.warnings for event in told if event.phase == "collect")
+    assert of_fit.startswith("the model's dynamics (seeds 3, 4) predicts held-out steps no better than")
+    assert of_chunk.startswith("the members of the model (seed 3) agree on every step")
+    assert whole.learned.warnings(SEEDS, told) == (of_fit, of_chunk)
+    assert [row["warnings"] for row in _metrics(tmp_path)][:2] == [[of_chunk], [of_fit]]
+
+
+def test_what_an_environment_knows_of_itself_is_not_learned(tmp_path):
+    spy = Spy()
+    spy.known = dict(KNOWN)
+    assert begin(tmp_path, QUICK, spy, seeds=(3,)).plan.components() == ((0, "dynamics"),)
+    spy.known = "what else"  # an attribute of the user's own
+    assert len(begin(tmp_path, QUICK, spy, seeds=(3,)).plan.components()) == 5
+
+
 def test_a_second_process_is_refused(tmp_path):
     with alone(tmp_path), pytest.raises(ValueError, match="in use by another process"), alone(tmp_path):
         pass

@@ -44,8 +44,13 @@ def place(tmp_path, monkeypatch):
         ("reference --episodes 1", "--episodes must be at least 2, got 1."),
         ("switch --episodes 0", "--episodes must be at least 2, got 0."),
         ("switch --episodes 2000000000", "--episodes must be at most 1,000,000"),
-        ("switch --samples 3", "samples=3 is too few for switch: a model learns from one episode and is"),
-        ("switch --samples 2000 --first-chunk 11", "first_chunk=11 is too few for switch"),
+        (
+            "switch --samples 3",
+            "samples=3 is too few for switch, whose episodes take up to 6 steps: a model learns",
+        ),
+        ("switch --samples 6", "samples=6 is too few for switch, whose episodes take up to 6 steps"),
+        ("switch --seeds 100000000000000000000", "--seeds must be at most 4294967296, got 1000000000000"),
+        ("switch --env.horizon 1" + 400 * "0", "would take about more than all memory there is"),
         ("switch --samples 0", "--samples must be at least 1, got 0."),
         ("switch --samples -5", "--samples must be at least 1, got -5."),
         ("switch --method model-free --samples -5", "--samples must be at least 1, got -5."),
@@ -81,6 +86,11 @@ def test_training_is_refused_at_once_and_leaves_nothing(run, place, words, messa
             ("play", "switch", "--episodes", "1000000000"),
             "--episodes must be at most 10,000, got 1000000000.",
         ),
+        (("evaluate", "run", "--episodes", "-1"), "--episodes must be at least 2, got -1."),
+        (("evaluate", "run", "--seed", "-1"), "--seed must be a whole number from 0"),
+        (("play", "~nobody_of_this_name"), "unknown environment '~nobody_of_this_name'"),
+        (("solve", "dectiger", "--memory", "-1"), "--memory must be more than 0, got -1."),
+        (("solve", "dectiger", "--time", "0"), "--time must be more than 0, got 0."),
         (("solve", "nothing"), "unknown environment 'nothing'"),
         (("solve", "dectiger", "--env.horizon", "x"), "dectiger: horizon must be a whole number, got 'x'."),
         (("rmax", "dectiger", "--epsilon", "nan"), "--epsilon must be a number from 0 on, got nan."),
@@ -112,10 +122,13 @@ def test_a_run_is_opened_from_another_folder_with_the_same_environment(run, plac
         (("switch",), ("switch", "--env.horizon", "6")),
         (("dectiger", "--env.horizon", "4"), ("dectiger",)),
         (("my_env.py:make", "--env.shape", "(3,3)"), ("./my_env.py:make", "--env.shape", "(3,3)")),
+        (("my_env.py:make",), ("moved/my_env.py:make",)),
     ],
 )
 def test_data_of_the_same_environment_is_accepted_however_it_was_named(run, place, first, second):
     assert run("train", *first, "--out", "first")[2] == 0
+    (place / "moved").mkdir()
+    (place / "moved" / "my_env.py").write_text(CODE)
     (place / "first" / "data").mkdir(exist_ok=True)
     (place / "first" / "data" / "chunk-000000.npz").write_bytes(b"no arrays")
     _, err, status = run("train", *second, "--data", "first", "--out", "second")

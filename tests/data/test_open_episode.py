@@ -150,3 +150,13 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "_file", Full())
     with pytest.raises(OSError, match="open-000000 could not be written: No space left on device"):
         record.act(np.zeros(2, np.int32))
+
+
+def test_what_nothing_can_be_learned_from_is_refused_before_it_is_written(tmp_path):
+    """Else the run could never be read again."""
+    dataset = Dataset(tmp_path / "data", SPEC, 1)
+    episodes = jax.tree.map(lambda leaf: np.asarray(leaf)[None, :, None], played()[0])
+    with pytest.raises(ValueError, match=f"{SPEC.name}: reward holds what are no finite numbers"):
+        dataset.append(episodes._replace(reward=np.full_like(episodes.reward, np.nan)))
+    assert list((tmp_path / "data").iterdir()) == []
+    dataset.append(episodes)

@@ -465,7 +465,7 @@ def test_what_hardly_ever_changes_does_not_keep_the_rest_from_being_learned(rare
     )
     assert (np.sqrt(np.square(error).mean(0)) < 0.1).all()
     assert not report.learned_nothing()
-    assert (report.gain > 1.0).all()
+    assert (report.floor - report.loss > 1.0).all()
 
 
 def test_the_floor_is_that_of_means_over_the_values_that_held_out_rows_can_judge(rare):
@@ -477,6 +477,18 @@ def test_the_floor_is_that_of_means_over_the_values_that_held_out_rows_can_judge
         assert 1 < judged.sum() < 1 + RARE
         expected = 0.5 * np.log(np.square(held).mean(0)[judged]).sum()
         np.testing.assert_allclose(report.floor[member].sum(), expected, rtol=1e-4)
+
+
+def test_where_held_out_rows_can_judge_nothing_that_is_said():
+    """One change in 600 rows: nearly every member holds out rows without it, and learns nothing."""
+    values = jnp.zeros((600, 1)).at[17].set(1.0)
+    targets = Targets(jnp.zeros((600, 0), jnp.int32), values)
+    rows = Examples(jnp.zeros((600, 1)), targets, jnp.arange(600), jnp.int32(600))
+    layout = Layout((Continuous("y", 1),))
+    training = _Training(rows, jnp.zeros((0, 1), bool), jnp.ones(1, bool), small(), layout, TRAINING)
+    held = jnp.arange(600) >= 400
+    assert training._judged(held).tolist() == [True]
+    assert float(training._floor(~held, held, training._judged(held))[0]) != 0.0
 
 
 def test_the_floor_of_classes_is_that_of_their_frequencies():

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from helpers.damage import damaged
 from helpers.tiny_run import WORLD, settings
-from marco.algorithm.events import Event, standing_warnings
+from marco.algorithm.events import Event
 from marco.data.dataset import Dataset
 from marco.data.offline import LoggedEpisode, read_logged, write_logged
 from marco.data.storage import write_atomically
@@ -221,7 +221,7 @@ def test_a_damaged_log_stops_nothing(folder, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rows = read_metrics(folder)
-            standing_warnings(read_events(folder))
+            read_events(folder)
             Progress(
                 Console(quiet=True), [(0, "final")], 50, [(row["phase"], row["seconds"]) for row in rows]
             )

@@ -3,11 +3,13 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
-from helpers.tiny_run import settings
+from helpers.tiny_run import QUICK, settings
+from marco.data.storage import write_atomically
 from marco.environments.registry import runs_code
-from marco.runs.config import RunConfig, config_text
+from marco.runs.config import RunConfig, as_json, config_text
 from marco.runs.run import Run
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\ndef make(**settings):\n    return settings\n"
@@ -80,6 +82,7 @@ def test_data_of_a_foreign_run_import_nothing(run, foreign):
 def test_who_works_inside_a_foreign_folder_imports_nothing_from_it(run, monkeypatch):
     """A file there may have the name of a package: the working folder is for the user's own modules alone."""
     paths = []
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     monkeypatch.setattr("marco.cli.play.show_episodes", lambda *_, **__: paths.append(list(sys.path)))
     assert run("play", "switch")[2] == 0
     assert "" not in paths[0]
@@ -112,6 +115,34 @@ def test_what_is_printed_can_be_copied(tmp_path):
     assert built_in.go_on == f"marco resume {tmp_path}/run"
     unnamed = Run(tmp_path / "run", RunConfig(None, "marco", settings(), (3,), 20))
     assert unnamed.go_on == "the same call of marco.learn goes on"
+    foreign = Run(tmp_path / "run", RunConfig("switch", "marco", QUICK, (3,), 20))
+    assert foreign.go_on == "the same call of marco.learn goes on"
+
+
+@pytest.mark.parametrize("name", [".metrics.jsonl.tmp", "metrics.jsonl", "figures", "policy/seed-4.npz"])
+def test_no_command_follows_a_link_out_of_a_folder(run, tmp_path, name):
+    """By a link a folder could have lines of its own written into any file of the user's."""
+    folder, own = folder_of(tmp_path / "run", "switch", {}), tmp_path / "own"
+    own.write_text("mine")
+    (folder / name).symlink_to(own)
+    for command in ("resume", "evaluate", "play", "model"):
+        _, err, status = run(command, folder)
+        assert (status, f"{folder / name} is a link" in err, "--trust" in err) == (2, True, True)
+    assert own.read_text() == "mine"
+
+
+def test_a_file_is_never_written_through_a_link(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("mine")
+    (tmp_path / ".new.tmp").symlink_to(own)
+    write_atomically(tmp_path / "new", b"theirs")
+    assert (own.read_text(), (tmp_path / "new").read_bytes()) == ("mine", b"theirs")
+
+
+def test_numbers_of_numpy_are_written_as_numbers():
+    assert as_json({"samples": np.int64(50), "lam": np.float32(0.5)}) == {"samples": 50, "lam": 0.5}
+    with pytest.raises(ValueError, match=r"cannot be written to config\.json: <object"):
+        as_json({"samples": object()})
 
 
 @pytest.mark.parametrize("name", ["a b:c", "..os:system", "os.:system", ":c", "a/b:c"])

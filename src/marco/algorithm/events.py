@@ -1,6 +1,5 @@
 """What a run reports, and where its progress is kept."""
 
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 PhaseName = Literal["collect", "fit", "team", "explore", "final", "train", "done"]
@@ -25,12 +24,6 @@ class Event(NamedTuple):
     def over(self) -> bool:
         """Whether the phase has ended."""
         return self.progress == 1.0
-
-
-def standing_warnings(events: Iterable[Event]) -> tuple[str, ...]:
-    """The warnings that hold at the end of a run: those of the last phase of each kind."""
-    last = {event.phase: event.warnings for event in events if event.over}
-    return tuple(warning for warnings in last.values() for warning in warnings)
 
 
 @runtime_checkable

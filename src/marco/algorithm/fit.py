@@ -39,19 +39,16 @@ def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[Mode
 def fit_warnings(fits: Fits, seeds: Sequence[int]) -> tuple[str, ...]:
     """A line for each component that is no better than its floor; `fits` are those of `fit_models`."""
     found = []
-    for model in fits:
+    for number, model in enumerate(fits):
+        whose = "the model's" if len(fits) == 1 else f"agent {number}'s model:"
         for name, fit in model.items():
-            idle = [
-                s
-                for i, s in enumerate(seeds)
-                if jax.tree.map(lambda leaf, i=i: leaf[i], fit).learned_nothing()
-            ]
+            idle = [seed for seed, nothing in zip(seeds, fit.learned_nothing(), strict=True) if nothing]
             if idle:
                 found.append(
-                    f"the model's {name} ({of_seeds(idle)}) predicts held-out steps no better than "
+                    f"{whose} {name} ({of_seeds(idle)}) predicts held-out steps no better than "
                     "frequencies and means do: it is pure chance, or nothing was learned of it."
                 )
-    return tuple(dict.fromkeys(found))
+    return tuple(found)
 
 
 def of_seeds(seeds: Sequence[int]) -> str:

@@ -2,23 +2,21 @@
 
 from collections.abc import Sequence
 
-from marco.algorithm.config import LEAST_EPISODES, MarcoConfig
+from marco.algorithm.config import MarcoConfig
 from marco.checks import check_fits
 from marco.learners.parallel import memory_available
 from marco.model.fit import ModelPlan
 from marco.types import Spec
 
 
-def check_chunks(config: MarcoConfig, spec: Spec) -> None:
-    """Refuse too few samples to fit a model to: an episode may take as many steps as the horizon."""
-    least = LEAST_EPISODES * spec.horizon
-    for name in ("samples", "first_chunk"):
-        given = getattr(config, name)
-        if given < least:
-            raise ValueError(
-                f"{name}={given} is too few for {spec.name}: a model learns from one episode and is judged "
-                f"by another, so give at least {least} ({LEAST_EPISODES} episodes of {spec.horizon} steps)."
-            )
+def check_samples(config: MarcoConfig, spec: Spec) -> None:
+    """Refuse a budget that may end within the first episode, of which no model can be learned and judged."""
+    if config.samples <= spec.horizon:
+        raise ValueError(
+            f"samples={config.samples} is too few for {spec.name}, whose episodes take up to {spec.horizon} "
+            f"steps: a model learns from one episode and is judged by another, so give {2 * spec.horizon} or "
+            "more."
+        )
 
 
 def check_data_and_model(plan: ModelPlan, config: MarcoConfig, seeds: int) -> None:

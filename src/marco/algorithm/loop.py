@@ -4,7 +4,7 @@
 are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -22,7 +22,7 @@ from marco.algorithm.demonstrations import demonstrations_from, with_demonstrati
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec
 from marco.algorithm.fit import fit_models, fit_warnings, stack_data
-from marco.algorithm.limits import check_chunks, check_data_and_model, check_known
+from marco.algorithm.limits import check_data_and_model, check_known, check_samples
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import (
@@ -102,6 +102,11 @@ class MarcoState(NamedTuple):
     imagined: Any = None
     """The value of the best team of each seed in the last model, by fresh episodes."""
 
+    def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
+        """What is to be known of the last model, and of the last collection, before the team is trusted."""
+        collected = [event.warnings for event in ended if event.phase == "collect"]
+        return (*fit_warnings(self.fits, seeds), *(collected[-1] if collected else ()))
+
     def policy(self, config: MarcoConfig, index: int) -> Policy:
         """The team of one seed: the best in the last model, or the one trained so far."""
         if self.best:
@@ -129,7 +134,7 @@ class Marco:
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
         check_seeds_of(self.env, self.seeds)
-        check_chunks(self.config, self.env.spec)
+        check_samples(self.config, self.env.spec)
         check_known(self.plan, self.known)
         check_memory(self.config.final_learners, self.spec, len(self.seeds))
         check_memory((self.config.explorer,), exploration_spec(self.spec), len(self.seeds))

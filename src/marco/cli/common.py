@@ -21,6 +21,11 @@ class RunOptions:
     """Run the code that the folder names, whatever it is."""
 
 
+def say(line: str, style: str | None = None) -> None:
+    """Print a line as it stands: what is in brackets is a path or a value, and no markup."""
+    console.print(line, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
 def print_bounds(lower: float, upper: float, seconds: float) -> None:
     """The bounds of a search for the best team so far."""
     print(f"{seconds:6.1f} s: {lower:.6f} to {upper:.6f}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 from rich.table import Table
 
+from marco.checks import check_episodes, check_seed
 from marco.cli.common import RunOptions, cell, console
 from marco.cli.settings import parse
 from marco.compilation import keep_compiled
@@ -35,6 +36,9 @@ class Evaluate(RunOptions):
 def main(arguments: list[str]) -> None:
     """Evaluate every seed of the run."""
     options = parse(Evaluate, arguments, "marco evaluate")
+    check_seed("--seed", options.seed)
+    if options.episodes is not None:
+        check_episodes("--episodes", options.episodes)
     keep_compiled()
     run = Run.open(options.run_folder, options.world, options.trust)
     files = {seed: run.folder / "policy" / f"seed-{seed}.npz" for seed in run.config.seeds}

@@ -7,7 +7,7 @@ from contextlib import closing
 from rich.table import Table
 
 from marco.algorithm.model_free import ModelFreeConfig
-from marco.cli.common import cell, console
+from marco.cli.common import cell, console, say
 from marco.runs.checkpoint import read_metrics
 from marco.runs.figures import run_figure
 from marco.runs.interrupt import stopping
@@ -28,7 +28,7 @@ def follow(run: Run) -> None:
             if stop.asked and event.phase != "done":
                 break
     if event.phase != "done":
-        console.print(f"Stopped. {kept}", soft_wrap=True)
+        say(f"Stopped. {kept}")
         sys.exit(130)
     show_result(run)
 
@@ -49,7 +49,7 @@ def show_result(run: Run) -> None:
         table.add_row(*cells, cell(result["optimum"]))
     console.print(table)
     for warning in result.get("warnings", ()):
-        console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
+        say(f"Warning: {warning}", style="yellow")
     if result["logged"]:
         console.print(f"Of the real samples {result['logged']:,} were logged before this run.")
     if (broken := result["broken_off"])["episodes"]:
@@ -61,9 +61,9 @@ def show_result(run: Run) -> None:
         console.print(line)
     if tests := sum(row["steps"] for row in result["real"]) + _tested(run):
         console.print(f"{tests:,} more real steps were taken to evaluate the teams, and taught them nothing.")
-    console.print(f"Figure: {run_figure(run)}", soft_wrap=True)
-    console.print(f"Watch the team: {run.command('play')}", soft_wrap=True)
-    console.print(f"The team is in {run.folder}: {run.command('evaluate')}", soft_wrap=True)
+    say(f"Figure: {run_figure(run)}")
+    say(f"Watch the team: {run.command('play')}")
+    say(f"The team is in {run.folder}: {run.command('evaluate')}")
 
 
 def _whole_updates(run: Run, samples: int) -> Iterator[str]:

@@ -35,6 +35,9 @@ class Solve:
 
     def run(self, problem: DecPOMDP, horizon: int) -> None:
         """Solve, and print the value, the bounds and the policies."""
+        for option, value in (("--time", self.time), ("--memory", self.memory)):
+            if not value > 0.0:
+                raise ValueError(f"{option} must be more than 0, got {value:g}.")
         steps = problem.steps(horizon)
         report = None if self.json else print_bounds
         limits = Limits(self.time, interruptible=True, memory=1e9 * self.memory)

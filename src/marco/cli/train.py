@@ -15,7 +15,7 @@ from marco.algorithm.config import MarcoConfig, PresetName
 from marco.algorithm.model_free import ModelFreeConfig
 from marco.algorithm.presets import apply_changes
 from marco.api import default_test_episodes
-from marco.checks import check_episodes, check_seed, gib, machine_memory
+from marco.checks import SEEDS, check_episodes, check_seed, gib, machine_memory, same_world
 from marco.cli.each_seed import commands, most_processes, run_together
 from marco.cli.follow import follow
 from marco.cli.settings import (
@@ -159,11 +159,7 @@ def _show_help(options: Train, rest: list[str]) -> None:
 def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The environment and its settings. A name in a file may be anyone's: it runs code only if wanted."""
     world = options.world
-    if (
-        base is None
-        or base.world is None
-        or (world is not None and Path(world).name != Path(base.world).name)
-    ):
+    if base is None or base.world is None or (world is not None and not same_world(world, base.world)):
         if world is None:
             raise ValueError("name an environment first, as in marco train switch (marco worlds lists them).")
         return world, settings
@@ -210,6 +206,8 @@ def _check_options(options: Train, base: RunConfig | None) -> None:
             raise ValueError(f"{option_of(name)} must be at least {least}, got {given}.")
     if options.seed is not None:
         check_seed("--seed", options.seed)
+    if options.seeds is not None and options.seeds > SEEDS:
+        raise ValueError(f"--seeds must be at most {SEEDS}, got {options.seeds}.")
     if options.episodes is not None:
         check_episodes("--episodes", options.episodes)
     if base is not None:

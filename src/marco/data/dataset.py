@@ -98,7 +98,8 @@ class Dataset:
 
     def append(self, episodes: Episode, lost: np.ndarray | None = None) -> None:
         """Write a chunk (axes seeds T B); when this returns it is on the disk."""
-        chunk = Chunk(jax.tree.map(np.asarray, episodes), lost)
+        checked = check_chunk(self.spec.name, jax.tree.map(np.asarray, episodes), self.spec)
+        chunk = Chunk(checked, lost)
         if self.folder is not None:
             extra = {} if lost is None else {"lost": lost}
             save_arrays(self._file("chunk-", ".npz"), chunk.episodes._asdict() | extra)
@@ -175,8 +176,11 @@ def read_chunk(path: Path) -> Chunk:
     return Chunk(Episode(**arrays), lost)
 
 
-def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
-    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape."""
+def check_chunk(path: Path | str, chunk: Episode, spec: Spec) -> Episode:
+    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape.
+
+    `path` is the file, or whoever the chunk comes from.
+    """
     found: dict[str, Any] = {}
     seeds, episodes = (*np.shape(chunk.mask), 0, 0, 0)[0:3:2]
     for name, shape in chunk_shapes(spec).items():
@@ -187,8 +191,12 @@ def check_chunk(path: Path, chunk: Episode, spec: Spec) -> Episode:
                 f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another "
                 f"environment. {CURE}"
             )
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise ValueError(f"{path}: {name} holds what are no finite numbers: leave these episodes out.")
+        kinds = "iu" if name == "actions" else "biuf"
+        if array.dtype.kind not in kinds or not np.isfinite(array).all():
+            raise ValueError(
+                f"{path}: {name} holds what are no {'whole' if kinds == 'iu' else 'finite'} numbers, from "
+                "which nothing can be learned: mend the environment, or leave these episodes out."
+            )
         found[name] = array.astype(TYPES.get(name, np.float32), copy=False)
     counts = np.array([agent.num_actions for agent in spec.agents])
     if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():

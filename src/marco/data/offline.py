@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from marco.checks import same_world
 from marco.data.dataset import check_chunk, read_chunk
 from marco.data.storage import read_json, save_arrays
 from marco.types import Episode, Spec
@@ -125,8 +126,9 @@ def _check_world(file: Path, world: str, settings: dict[str, Any], defaults: dic
     theirs = read_json(config, "Mend it, or remove it: then the data are taken without it.")
     found = theirs.get("world_settings")
     complete = defaults | found if isinstance(found, dict) else found
-    if (theirs.get("world"), complete) != (world, settings):
+    named = theirs.get("world")
+    if not isinstance(named, str) or not same_world(named, world) or complete != settings:
         raise ValueError(
-            f"{config} is of {theirs.get('world')!r} with the settings {theirs.get('world_settings')}, "
+            f"{config} is of {named!r} with the settings {theirs.get('world_settings')}, "
             f"this run is of {world!r} with {settings}: give data of the same environment."
         )

@@ -61,7 +61,10 @@ def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write under another name, flush to the disk, rename, and flush the folder."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with naming(path), temporary.open("wb") as file:
+        with naming(path):
+            # Made anew, never through a link that lies there: the folder may be someone else's.
+            temporary.unlink(missing_ok=True)
+        with naming(path), temporary.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

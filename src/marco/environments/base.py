@@ -221,7 +221,8 @@ def optimum_of(env: Environment | HostWorld) -> float | None:
 
 def known_of(env: Environment | HostWorld) -> dict[Any, Any]:
     """The components of its model that the environment itself gives, by name."""
-    return dict(getattr(env, "known", {}))
+    known = getattr(env, "known", None)
+    return dict(known) if isinstance(known, dict) else {}
 
 
 @dataclass(frozen=True)

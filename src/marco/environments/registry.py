@@ -81,8 +81,8 @@ def full_name(name: str) -> str:
     """The name as it is understood anywhere: a file by its whole path."""
     file, _, function = name.rpartition(":")
     if file.endswith(".py"):
-        return f"{Path(file).expanduser().resolve()}:{function}"
-    return str(Path(name).expanduser().resolve()) if _is_file(name) else name
+        return f"{_path(file).resolve()}:{function}"
+    return str(_path(name).resolve()) if _is_file(name) else name
 
 
 def defaults(name: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def function_at(name: str) -> Callable[..., Any]:
     if _is_file(name):
         from marco.tabular.dpomdp.format import read
 
-        return partial(read, Path(name).expanduser())
+        return partial(read, _path(name))
     module, colon, function = name.rpartition(":")
     if not colon:
         raise ValueError(_unknown(name))
@@ -189,9 +189,15 @@ def _is_ours(name: str) -> bool:
 
 def _is_file(name: str) -> bool:
     """Whether a name is that of a .dpomdp file, whatever it ends in."""
-    return name.endswith(FILES) or (
-        not name.endswith(".py") and ":" not in name and Path(name).expanduser().is_file()
-    )
+    return name.endswith(FILES) or (not name.endswith(".py") and ":" not in name and _path(name).is_file())
+
+
+def _path(name: str) -> Path:
+    """A path, with ~ for the home of the user; of a user who has none it is a name like any other."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
 
 
 def _is_table(name: str) -> bool:
@@ -242,7 +248,7 @@ def _meant(name: str, offered: list[str]) -> str:
 
 def _module(name: str, path: str) -> ModuleType:
     if name.endswith(".py"):
-        return _module_in_file(Path(name), path)
+        return _module_in_file(_path(name), path)
     if not all(part.isidentifier() for part in name.split(".")):
         hint = _meant(path, [path.replace(":", ".py:")] if Path(f"{name}.py").is_file() else [])
         raise ValueError(
@@ -263,7 +269,6 @@ def _module(name: str, path: str) -> ModuleType:
 
 
 def _module_in_file(file: Path, path: str) -> ModuleType:
-    file = file.expanduser()
     if not file.is_file():
         hint = _meant(file.name, [one.name for one in file.parent.glob("*.py")])
         raise ValueError(f"{path!r}: there is no file {str(file)!r}. Correct the path.{hint}")

@@ -37,17 +37,14 @@ class ComponentFit(NamedTuple):
     steps: Int[Array, "*members"]
     """Gradient steps."""
 
-    @property
-    def gain(self) -> Float[Array, "*members"]:
-        """By how many nats per row the component is better than its floor."""
-        return (self.floor - self.loss).sum(-1)
-
-    def learned_nothing(self) -> bool:
+    def learned_nothing(self) -> Bool[np.ndarray, "*seeds"]:
         """Whether the component is no better than its floor, where there is something to be learned.
 
         Classes of which only one was met, and values that never vary, have a floor of exactly 0.
         """
-        return bool(np.any(np.asarray(self.floor) != 0.0)) and float(np.mean(self.gain)) < LEAST_GAIN
+        loss, floor = np.asarray(self.loss), np.asarray(self.floor)
+        gain = (floor - loss).sum(-1).mean(-1)
+        return np.asarray((floor != 0.0).any((-2, -1)) & (gain < LEAST_GAIN))
 
 
 class Examples(NamedTuple):
@@ -220,7 +217,11 @@ class _Training:
         values = self.rows.targets.values
         mean = jnp.mean(values, axis=0, where=held_out[:, None])
         spread = jnp.mean(jnp.square(values - mean), axis=0, where=held_out[:, None])
-        return self.varies & (spread >= TELLING)  # values are normalised: over all rows their variance is 1
+        telling = self.varies & (
+            spread >= TELLING
+        )  # values are normalised: over all rows their variance is 1
+        # If there are none, all are judged: then nothing is learned, and that is said.
+        return jnp.where(telling.any(), telling, self.varies)
 
     def _floor(
         self, train_on: Bool[Array, " rows"], held_out: Bool[Array, " rows"], judged: Bool[Array, " C"]

@@ -131,8 +131,8 @@ def load(path: str | Path, seed: int | None = None) -> TeamPolicy:
         return _team(read_arrays(file))
     except ValueError as error:
         raise ValueError(
-            f"{file} is no policy file, or is damaged: {error}. Copy it again, or let `marco resume` of its "
-            "run write it."
+            f"{file} is no policy file, or is damaged: {error}. Copy it again; `marco resume` writes that of "
+            "a run of MARCO anew."
         ) from error
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
+
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
 from marco.checks import check_episodes, check_seeds
@@ -124,9 +126,16 @@ def read_config(path: Path) -> RunConfig:
 def as_json(config: Any) -> Any:
     """A configuration in plain dictionaries, lists and numbers, as config.json has it."""
     try:
-        return json.loads(json.dumps(_converter().unstructure(config)))
+        return json.loads(json.dumps(_converter().unstructure(config), default=_number))
     except TypeError as error:
         raise ValueError(f"the settings cannot be written to config.json: {error}.") from error
+
+
+def _number(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is no number and no word")
 
 
 def _version(library: str) -> str:

@@ -85,7 +85,7 @@ class Progress:
             return
         self._reported = now
         for warning in event.warnings:
-            self._console.print(f"Warning: {warning}", style="yellow", soft_wrap=True)
+            self._console.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
         phase = event.phase if event.over else f"{event.phase} {event.progress:.0%}"
         words = ", ".join(f"{name} {value}" for name, value in metrics.items())
         line = f"{event.samples:,} of {self._budget:,} real samples, {phase}: {words}"

@@ -13,6 +13,7 @@ A model-free run has no data and no checkpoint, and cannot be resumed.
 """
 
 import json
+import os
 import shlex
 import shutil
 import time
@@ -27,10 +28,11 @@ import jax
 import numpy as np
 
 from marco.algorithm.config import MarcoConfig
-from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName, standing_warnings
+from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
+from marco.checks import same_world
 from marco.data.dataset import BrokenOff, Dataset
 from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
@@ -41,7 +43,7 @@ from marco.learners.base import Learner
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
-from marco.runs.config import RunConfig, as_json, config_text, read_config
+from marco.runs.config import LEARNERS, RunConfig, as_json, config_text, read_config
 from marco.runs.tensorboard import TensorBoard, summary_writer
 from marco.types import Episode, Spec
 
@@ -70,10 +72,13 @@ class Run:
             raise ValueError(f"{folder} {what}: give the folder of a run.{''.join(near[:1])}")
         config = read_config(folder)
         if world is not None:
-            # A file may have been moved, or be named from elsewhere.
-            if config.world is None or Path(world).name != Path(config.world).name:
+            if config.world is None:
+                raise ValueError(_made_in_python(folder))
+            if not same_world(world, config.world):
                 raise ValueError(f"--world {world}: {folder} is a run of {config.world!r}. Name the same.")
             config = replace(config, world=world)
+        if not trust:
+            _refuse_links(folder)
         return cls(folder, config, trusted=trust or world is not None)
 
     @cached_property
@@ -83,10 +88,7 @@ class Run:
             return self.given
         world, settings = self.config.world, self.config.world_settings
         if world is None:
-            raise ValueError(
-                f"the environment of {self.folder} was made in Python, and has no name: use marco.learn(env, "
-                f"out={str(self.folder)!r}) there."
-            )
+            raise ValueError(_made_in_python(self.folder))
         if not self.trusted:
             refuse_code(world, settings, str(self.folder), f"--world {shlex.quote(world)}")
         return make(world, **settings)
@@ -94,7 +96,8 @@ class Run:
     @property
     def go_on(self) -> str:
         """How to go on with this run."""
-        if self.config.world is None or self.config.known:
+        foreign = any(type(learner) not in LEARNERS.values() for learner in self._learners)
+        if self.config.world is None or self.config.known or foreign:
             return "the same call of marco.learn goes on"
         return self.command("resume")
 
@@ -120,7 +123,8 @@ class Run:
     @property
     def result(self) -> dict[str, Any]:
         """What `result.json` says; a run that is done has just written it."""
-        return read_json(self.folder / "result.json", f"Evaluate the teams again: {self.command('evaluate')}")
+        again = "resume" if self.config.method == "marco" else "evaluate"
+        return read_json(self.folder / "result.json", f"Evaluate the teams again: {self.command(again)}")
 
     def create(self, logged: Sequence[Episode] = ()) -> None:
         """Make the folder. Nothing is compiled or played before all settings are found good."""
@@ -148,7 +152,10 @@ class Run:
         self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds))).check()
         if self.config.tensorboard:
             summary_writer()
-        self._check_savable()
+        algorithm = self.config.algorithm
+        kept = algorithm.final_learners if isinstance(algorithm, MarcoConfig) else (algorithm.learner,)
+        for learner in kept:
+            check_savable(learner, self.env.spec)
 
     def check_same(self) -> None:
         """Refuse to go on with a run of other settings."""
@@ -156,6 +163,8 @@ class Run:
         usual = {} if self.config.world is None else {"world_settings": defaults(self.config.world)}
         for name, ours in as_json(self.config).items():
             theirs = stored.get(name)
+            if name == "world" and isinstance(theirs, str) and ours and same_world(theirs, ours):
+                continue
             if name in usual and isinstance(theirs, dict):  # a default that is given changes nothing
                 theirs, ours = usual[name] | theirs, usual[name] | ours
             if theirs != ours and name not in ("preset", "tensorboard"):
@@ -196,8 +205,13 @@ class Run:
             for event, state in events:
                 if event.phase == "done":
                     policies = [state.policy(marco.config, index) for index in range(len(marco.seeds))]
-                    samples, imagined = self.dataset.samples, np.asarray(state.imagined)
-                    self._conclude(policies, samples.tolist(), imagined.tolist(), self.dataset.broken_off)
+                    self._conclude(
+                        policies,
+                        self.dataset.samples.tolist(),
+                        np.asarray(state.imagined).tolist(),
+                        self.dataset.broken_off,
+                        state.warnings(marco.seeds, read_events(self.folder)),
+                    )
                 yield event
 
     def _follow_model_free(self) -> Iterator[Event]:
@@ -209,7 +223,7 @@ class Run:
             append_metrics(self.folder, {**event._asdict(), "seconds": seconds})
             self._save(policies)
             yield event
-        self._conclude(policies, event.metrics["samples"], None, BrokenOff(0, 0))
+        self._conclude(policies, event.metrics["samples"], None, BrokenOff(0, 0), ())
         yield Event("done", 0, event.samples, {})
 
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
@@ -248,6 +262,7 @@ class Run:
         samples: list[int],
         imagined: list[float] | None,
         broken_off: BrokenOff,
+        warnings: tuple[str, ...],
     ) -> None:
         """Save the teams, and evaluate them in the true environment; those steps are counted apart."""
         self._save(policies)
@@ -262,15 +277,35 @@ class Run:
             "optimum": optimum_of(self.env),
             "imagined": imagined,
             "real": rows,
-            "warnings": standing_warnings(read_events(self.folder)),
+            "warnings": warnings,
         }
         write_atomically(self.folder / "result.json", (json.dumps(result, indent=1) + "\n").encode())
 
-    def _check_savable(self) -> None:
+    @property
+    def _learners(self) -> tuple[Learner, ...]:
+        """All learners of the run; first those whose teams are kept."""
         algorithm = self.config.algorithm
-        learners = algorithm.final_learners if isinstance(algorithm, MarcoConfig) else (algorithm.learner,)
-        for learner in learners:
-            check_savable(learner, self.env.spec)
+        if isinstance(algorithm, ModelFreeConfig):
+            return (algorithm.learner,)
+        return (*algorithm.final_learners, algorithm.team, algorithm.explorer)
+
+
+def _made_in_python(folder: Path) -> str:
+    return (
+        f"the environment of {folder} was made in Python, and has no name: use marco.learn(env, "
+        f"out={str(folder)!r}) there."
+    )
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a link: by one, a folder of someone else's would have us write where it likes."""
+    for where, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(where) / name).is_symlink():
+                raise ValueError(
+                    f"{path} is a link, by which the folder could have files written elsewhere: put in its "
+                    "place what it leads to or, if it is your own, say --trust."
+                )
 
 
 def check_free(path: Path) -> None:

@@ -95,7 +95,8 @@ def repeated(team: Team, observations: tuple[int, ...], horizon: int) -> Team:
     """The team over a longer horizon: whenever its own is over, it starts anew and has forgotten all."""
     longer = []
     for (actions, successors), width in zip(team, observations, strict=True):
-        cycle = (*successors, np.zeros((len(actions[-1]), width), int))
+        # What could not be observed from the start (-1) may be after a new one: any node will do then.
+        cycle = (*(leads.clip(0) for leads in successors), np.zeros((len(actions[-1]), width), int))
         does = tuple(actions[t % len(cycle)] for t in range(horizon))
         longer.append(FiniteStateController(does, tuple(cycle[t % len(cycle)] for t in range(horizon - 1))))
     return tuple(longer)

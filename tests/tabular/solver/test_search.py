@@ -8,6 +8,7 @@ import pytest
 from helpers.random_tables import benchmark_problem, random_dynamics, turn_taking
 from marco.tabular.library import load
 from marco.tabular.policies import (
+    FiniteStateController,
     all_policies,
     brute_force,
     number_of_policies,
@@ -212,6 +213,15 @@ def test_settled_states_are_paid_on_entering():
 def test_mistakes(call, message):
     with pytest.raises(ValueError, match=message):
         call(load("dectiger").dynamics)
+
+
+def test_a_repeated_team_knows_what_to_do_whatever_it_observes():
+    """What cannot be observed at the start may be after a new one: a node of -1 would be nowhere."""
+    short = tuple(
+        FiniteStateController((np.zeros(1, int), np.zeros(1, int)), (np.array([[0, -1]]),)) for _ in range(2)
+    )
+    for agent in repeated(short, (2, 2), 5):
+        assert all((leads >= 0).all() for leads in agent.successors)
 
 
 def test_a_team_of_three_steps_repeated_three_times():

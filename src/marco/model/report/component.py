@@ -115,7 +115,7 @@ def component_report(
         rows=count,
         held_out=int(held.sum()),
         loss=float(loss[held].mean()),
-        learned_nothing=fit.learned_nothing(),
+        learned_nothing=bool(fit.learned_nothing()),
         excess=mean_or_none(excess[held]),
         categorical=tuple(
             CategoricalReport(

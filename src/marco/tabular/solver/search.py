@@ -72,7 +72,7 @@ def solve(
     `team` is a team to start from: the better it is, the more can be pruned. A search that takes more than a
     second (or a third of its time) alternates with best responses, which find good teams sooner.
     """
-    began = limits.clock()
+    began, began_with = limits.clock(), process_bytes()
 
     def elapsed() -> float:
         return limits.clock() - began
@@ -85,7 +85,7 @@ def solve(
     except (OutOfTimeError, *interrupts):
         most = horizon * float(dynamics.R.max())
         return Solution(value(dynamics, team), most, team, elapsed(), 0, np.inf)
-    search = Search(stages, report, elapsed, memory=limits.memory)
+    search = Search(stages, report, elapsed, memory=limits.memory, began_with=began_with)
     search.best = _Best(value(dynamics, team), team)
     with recursion_limit(1000 + 20 * horizon), suppress(*interrupts):
         _alternate(dynamics, search, limits)
