@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray
 
-from marco.environments.base import Environment, HostWorld, check_shown
+from marco.environments.base import ByMember, Environment, HostWorld, check_shown
 from marco.environments.user_code import calling, noted, retraced
 from marco.policies.base import Memory, Policy
 from marco.sampling import draw
@@ -31,8 +31,7 @@ def rollout(
     def one_step(carry: Any, keys: Key[Array, " 2"]) -> tuple[Any, Any]:
         state, timestep, memory = carry
         key_act, key_step = keys
-        memory, probabilities = policy(memory, timestep)
-        actions = draw(key_act, probabilities)
+        memory, actions = act(key_act, policy, memory, timestep)
         taken = ~timestep.last if limit is None else ~timestep.last & (state.time < limit)
         with calling(env, "step"):
             after = env.step(key_step, state, actions)
@@ -45,6 +44,14 @@ def rollout(
     keys = jax.random.split(key_play, (env.spec.horizon, 2))
     _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, policy.start()), keys)
     return assemble(first, steps, actions, mask)
+
+
+def act(
+    key: PRNGKeyArray, policy: Policy, memory: Memory, timestep: TimeStep
+) -> tuple[Memory, Int[Array, " N"]]:
+    """Draw the actions of all agents."""
+    memory, probabilities = policy(memory, timestep)
+    return memory, draw(key, probabilities)
 
 
 def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
@@ -63,9 +70,47 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
 
 @partial(jax.jit, static_argnames="episodes")
 def rollouts(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int) -> Episode:
-    """Play a batch of independent episodes: axes T B."""
+    """Play a batch of independent episodes: axes T B. An ensemble plays them at the cost of one member."""
+    parts = env.by_member()
+    if parts is not None:
+        return _shared_out(key, env, parts, policy, episodes)
     keys = jax.random.split(key, episodes)
     return jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
+
+
+def _shared_out(
+    key: PRNGKeyArray, env: Environment, parts: ByMember, policy: Policy, episodes: int
+) -> Episode:
+    """The episodes shared out among the members of an ensemble: each plays its part in one matrix product.
+
+    To play another member at every step, all episodes move on by the same random number of members: for any
+    one of them that is a member drawn anew. No weights are copied, and none are used in vain.
+    """
+    key_reset, key_play, key_move = jax.random.split(key, 3)
+    shape = (parts.members, -(-episodes // parts.members))
+    state, first = parts.each(type(env).reset)(jax.random.split(key_reset, shape))
+    act_all = jax.vmap(jax.vmap(act, (0, None, 0, 0)), (0, None, 0, 0))
+    step_all = parts.each(type(env).step)
+
+    def one_step(carry: Any, keys: Any) -> tuple[Any, Any]:
+        state, timestep, memory = carry
+        (key_act, key_step), by = keys
+        memory, actions = act_all(key_act, policy, memory, timestep)
+        moved = _move((state, actions), by)
+        state, following = _move(step_all(key_step, *moved), -by)
+        return (state, following, memory), (following, actions, ~timestep.last)
+
+    horizon = env.spec.horizon
+    keys = jax.random.split(key_play, (horizon, 2, *shape))
+    by = jax.random.randint(key_move, (horizon,), 0, parts.members if parts.resample else 1)
+    memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape)), policy.start())
+    _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, memory), (keys, by))
+    played = assemble(first, steps, actions, mask)
+    return jax.tree.map(lambda leaf: leaf.reshape(len(leaf), -1, *leaf.shape[3:])[:, :episodes], played)
+
+
+def _move(tree: Any, by: Int[Array, ""]) -> Any:
+    return jax.tree.map(lambda leaf: jnp.roll(leaf, by, axis=0), tree)
 
 
 def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> Episode:
@@ -141,12 +186,7 @@ def play(
 _rollout = jax.jit(rollout)
 
 
-@jax.jit
-def _decide(
-    key: PRNGKeyArray, policy: Policy, memory: Memory, timestep: TimeStep
-) -> tuple[Memory, Int[Array, " N"]]:
-    memory, probabilities = policy(memory, timestep)
-    return memory, draw(key, probabilities)
+_decide = jax.jit(act)
 
 
 def _pad(steps: list[TimeStep], actions: list[Int[np.ndarray, " N"]], horizon: int) -> Episode:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from marco.environments.base import Environment, Transition
+from marco.environments.base import ByMember, Environment, Transition
 from marco.model.rows import pad_rows
 from marco.sampling import draw_below
 from marco.types import Episode, Spec
@@ -62,6 +62,10 @@ class DemonstrationEnvironment(Environment):
     @property
     def spec(self) -> Spec:
         return self.inner.spec
+
+    def by_member(self) -> ByMember | None:
+        inner = self.inner.by_member()
+        return inner and inner.within(self, lambda env: env.inner)
 
     def initial(self, key: PRNGKeyArray) -> DemonstrationState:
         key_inner, key_share, key_step = jax.random.split(key, 3)

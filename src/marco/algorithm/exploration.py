@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from marco.environments.base import Environment, Transition
+from marco.environments.base import ByMember, Environment, Transition
 from marco.model.environment import ModelEnvironment
 from marco.model.uncertainty import BonusName
 from marco.policies.base import Memory, Policy
@@ -26,17 +26,23 @@ class ExplorationEnvironment(Environment):
     inner: ModelEnvironment
     lam: Float[Array, ""]
     bonus: BonusName = eqx.field(static=True, default="variance")
+    played: ModelEnvironment | None = None
+    """One member of the model, where episodes are shared out among them: all of `inner` give the bonus."""
 
     @property
     def spec(self) -> Spec:
         return exploration_spec(self.inner.spec)
+
+    def by_member(self) -> ByMember | None:
+        inner = self.inner.by_member()
+        return inner and inner.within(self, lambda env: env.played)
 
     def initial(self, key: PRNGKeyArray) -> Any:
         return self.inner.initial(key)
 
     def transition(self, key: PRNGKeyArray, state: Any, actions: Int[Array, " N"]) -> Transition:
         """A step of the model; disagreement of the ensemble is rewarded."""
-        after = self.inner.transition(key, state, actions)
+        after = (self.played or self.inner).transition(key, state, actions)
         r_tilde = self.inner.uncertainty(self.bonus, state, actions, after.world)
         return after._replace(reward=explore_reward(after.reward, r_tilde, self.lam))
 

@@ -40,6 +40,36 @@ class Transition(NamedTuple):
     terminated: Bool[Array, ""]
 
 
+class ByMember(NamedTuple):
+    """An environment that plays an ensemble, as one environment per member: those are all of one shape."""
+
+    members: int
+    apart: "Environment"
+    """What differs between members, members first; None where nothing does."""
+    shared: "Environment"
+    """What all members share; None where `apart` has it."""
+    resample: bool
+    """Whether an episode goes on with another member at every step."""
+
+    def within(self, outer: "Environment", where: Callable[[Any], Any]) -> "ByMember":
+        """The same of an environment that plays this one as its field `where`."""
+        nothing = jax.tree.map(lambda _: None, outer)
+
+        def put(whole: "Environment", part: "Environment") -> "Environment":
+            return eqx.tree_at(where, whole, part, is_leaf=lambda leaf: leaf is None)
+
+        return self._replace(apart=put(nothing, self.apart), shared=put(outer, self.shared))
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Apply `function(env, *arguments)` to arguments with the axes (members, episodes)."""
+
+        def of_one(apart: "Environment", *arguments: Any) -> Any:
+            env = eqx.combine(apart, self.shared)
+            return jax.vmap(lambda *one: function(env, *one))(*arguments)
+
+        return lambda *arguments: jax.vmap(of_one)(self.apart, *arguments)
+
+
 class Environment(eqx.Module):
     """A Dec-POMDP. A subclass writes the six abstract parts; `reset` and `step` are the same for all.
 
@@ -102,6 +132,10 @@ class Environment(eqx.Module):
                 f"got actions of the shape {actions.shape}."
             )
         return self.advance(state, actions, self.transition(key, state.world, actions))
+
+    def by_member(self) -> "ByMember | None":
+        """The environment taken apart by the members of its ensemble; None if it has no ensemble."""
+        return None
 
     def begin(self, world: InnerState) -> tuple[EnvironmentState, TimeStep]:
         """The first timestep of an episode, from a drawn start."""

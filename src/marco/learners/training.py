@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 from marco.environments.base import Environment, HostWorld
 from marco.environments.user_code import during
 from marco.learners.base import Learner, LearnerState, Metrics
-from marco.rollout import play, rollout
+from marco.rollout import play, rollouts
 from marco.types import Episode, Spec
 
 
@@ -107,8 +107,7 @@ def _loop_body(
 def _update(key: PRNGKeyArray, env: Environment, learner: Learner, state: TrainingState) -> Carry:
     key_play, key_learn = jax.random.split(key)
     policy = learner.act(state.learner, state.samples)
-    keys = jax.random.split(key_play, learner.episodes_per_update)
-    episodes = jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
+    episodes = rollouts(key_play, env, policy, learner.episodes_per_update)
     return _learn(key_learn, learner, state, episodes)
 
 

@@ -1,6 +1,7 @@
 """The parts of the learned Dec-POMDP, each an ensemble that can be replaced by a known function."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -86,6 +87,20 @@ class Component(eqx.Module):
         """The prediction of the chosen member."""
         return jax.tree.map(lambda leaf: leaf[self._index(member)], prediction)
 
+    def by_member(self, count: int) -> tuple["Component", "Component"]:
+        """One component of a single member for each of `count` members, and what of it differs between them.
+
+        A component of fewer members lends each to several.
+        """
+        alone, differs = self, jax.tree.map(lambda _: False, self)
+        if self.num_members > 1:
+            lent = np.arange(count) * self.num_members // count
+            members = jax.tree.map(lambda leaf: leaf[lent][:, None], self.members)
+            alone = eqx.tree_at(lambda part: part.members, self, members)
+            marks = jax.tree.map(lambda _: True, self.members)
+            differs = eqx.tree_at(lambda part: part.members, differs, marks)
+        return alone, differs
+
     def _index(self, member: Float[Array, ""]) -> Int[Array, ""]:
         return jnp.minimum((member * self.num_members).astype(jnp.int32), self.num_members - 1)
 
@@ -118,6 +133,25 @@ class Model(eqx.Module):
     def spec(self) -> Spec:
         """The shape of the modelled environment."""
         return self.inputs.spec
+
+    @property
+    def num_members(self) -> int:
+        """The size of its largest ensemble."""
+        return max((part.num_members for part in self._drawn.values()), default=1)
+
+    def by_member(self, count: int) -> tuple["Model", "Model"]:
+        """One model for each of `count` members, and which arrays differ between them."""
+        alone, differs = self, jax.tree.map(lambda _: False, self)
+        for name, part in self._drawn.items():
+            where, (own, marks) = attrgetter(name), part.by_member(count)
+            alone, differs = eqx.tree_at(where, alone, own), eqx.tree_at(where, differs, marks)
+        return alone, differs
+
+    @property
+    def _drawn(self) -> dict[str, Component]:
+        """The components of which one member predicts a step; available actions are those of all members."""
+        parts = {name: getattr(self, name) for name in ("dynamics", "reward", "observation", "termination")}
+        return {name: part for name, part in parts.items() if isinstance(part, Component)}
 
     def draw_start(self, key: PRNGKeyArray) -> Float[Array, " S"]:
         """Draw one of the first states in the data."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.environments.base import Environment, Transition
+from marco.environments.base import ByMember, Environment, Transition
 from marco.model.components import Model, draw_member
 from marco.model.uncertainty import BonusName, uncertainty
 from marco.sampling import draw_below
@@ -30,6 +30,17 @@ class ModelEnvironment(Environment):
         self, bonus: BonusName, state: Any, actions: Int[Array, " N"], next_state: Any
     ) -> Float[Array, ""]:
         """r-tilde of a step between two states of this environment, summed over the models."""
+
+
+def _by_member(env: ModelEnvironment, resample: ResampleMember) -> ByMember | None:
+    count = max(model.num_members for model in env.models)
+    if count == 1:
+        return None
+    nodes, structure = jax.tree_util.tree_flatten(env, is_leaf=lambda node: isinstance(node, Model))
+    alone, differs = zip(*(model.by_member(count) for model in nodes), strict=True)
+    whole, marks = (jax.tree_util.tree_unflatten(structure, part) for part in (alone, differs))
+    apart, shared = eqx.partition(whole, marks)
+    return ByMember(count, apart, shared, resample == "step")
 
 
 class LearnedState(NamedTuple):
@@ -57,6 +68,9 @@ class LearnedEnvironment(ModelEnvironment):
     @property
     def models(self) -> tuple[Model, ...]:
         return (self.model,)
+
+    def by_member(self) -> ByMember | None:
+        return _by_member(self, self.resample_member)
 
     def initial(self, key: PRNGKeyArray) -> LearnedState:
         key_start, key_member, key_observation = jax.random.split(key, 3)
@@ -123,6 +137,9 @@ class DecentralisedEnvironment(ModelEnvironment):
     @property
     def models(self) -> tuple[Model, ...]:
         return tuple(environment.model for environment in self.environments)
+
+    def by_member(self) -> ByMember | None:
+        return _by_member(self, self.environments[0].resample_member)
 
     def initial(self, key: PRNGKeyArray) -> DecentralisedState:
         keys = jax.random.split(key, len(self.environments))
