@@ -1,5 +1,7 @@
 """The learned model keeps the contract of every world, with any weights, and shows nothing data did not."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,10 +9,20 @@ import numpy as np
 import pytest
 
 from helpers.contract import check_contract
-from helpers.toys import CAPACITY, SETTINGS, fit_one, noisy_model, one_step_episodes, small, table
+from helpers.toys import (
+    CAPACITY,
+    SETTINGS,
+    fit_one,
+    noisy_component,
+    noisy_model,
+    one_step_episodes,
+    small,
+    table,
+)
+from marco.algorithm.exploration import ExplorationEnvironment
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.model.components import Known
+from marco.model.components import Known, Model
 from marco.model.config import ModelConfig
 from marco.model.environment import LearnedEnvironment
 from marco.model.inputs import Inputs
@@ -82,6 +94,67 @@ def test_one_member_is_kept_for_an_episode_or_drawn_at_every_step(fitted):
     assert (kept[0] == kept[1]).all()
     assert (drawn[0] != drawn[1]).all()
     assert len(np.unique(kept[0])) == 8
+
+
+def paid_by_member(fitted, resample, members=3):
+    """All is known but the reward, and member k of three always pays k."""
+    known = {
+        "dynamics": Known(lambda key, s, a: s),
+        "observation": Known(lambda key, s, previous: jnp.zeros((2, 3))),
+        "termination": Known(lambda s, a, following: jnp.bool_(False)),
+        "available": Known(lambda s: jnp.asarray(fitted.env.spec.actions_exist)),
+    }
+    rewards = noisy_component(0, "reward", fitted.env.spec, replace(small(), members=members), noise=0.0)
+    paid = jnp.zeros((members, 1, 16)).at[jnp.arange(members), 0, jnp.arange(members)].set(99.0)
+    rewards = eqx.tree_at(lambda part: part.members.linear.bias, rewards, paid)
+    model = Model(
+        reward=rewards,
+        **known,
+        known_start=Known(lambda key: jnp.eye(3)[0]),
+        reward_values=jnp.arange(16.0),
+        starts=jnp.eye(3),
+        num_starts=jnp.int32(3),
+        inputs=Inputs(fitted.env.spec, True),
+    )
+    return LearnedEnvironment(model, resample)
+
+
+def test_episodes_are_shared_out_among_the_members(fitted):
+    """Eight episodes among three members; each is played for an episode, or drawn anew at every step."""
+    rewards = rollouts(jax.random.key(0), paid_by_member(fitted, "episode"), RandomPolicy(), 8).reward
+    assert (rewards == rewards[0]).all()
+    np.testing.assert_array_equal(np.sort(rewards[0]), [0, 0, 0, 1, 1, 1, 2, 2])
+    drawn = [
+        np.asarray(rollouts(key, paid_by_member(fitted, "step"), RandomPolicy(), 8).reward)
+        for key in jax.random.split(jax.random.key(1), 300)
+    ]
+    for episode in range(8):
+        before, after = (np.stack([one[t, episode] for one in drawn]).astype(int) for t in (0, 1))
+        pairs = np.bincount(3 * before + after, minlength=9) / 300
+        np.testing.assert_allclose(pairs, 1 / 9, atol=4 * np.sqrt(1 / 9 * 8 / 9 / 300))
+
+
+def test_shared_out_episodes_have_the_distribution_of_episodes_played_alone(fitted):
+    """Next states, rewards and ends of 4,000 episodes each, within four standard errors."""
+    env, count = LearnedEnvironment(fitted.model), 4_000
+    shared = rollouts(jax.random.key(0), env, RandomPolicy(), count)
+    keys = jax.random.split(jax.random.key(1), count)
+    alone = jax.jit(jax.vmap(rollout, (0, None, None), 1))(keys, env, RandomPolicy())
+    for name in ("state", "observation", "available", "reward", "terminated", "mask"):
+        one, other = (np.asarray(getattr(batch, name), float) for batch in (shared, alone))
+        error = np.sqrt((one.var(1) + other.var(1)) / count)
+        assert (np.abs(one.mean(1) - other.mean(1)) <= 4.5 * error + 1e-6).all(), name
+
+
+def test_exploration_is_paid_by_the_disagreement_of_all_members_though_one_plays(fitted):
+    env = ExplorationEnvironment(LearnedEnvironment(fitted.model, "episode"), jnp.float32(1.0))
+    parts = env.by_member()
+    assert parts.members == 2
+    plain = replace(env, lam=jnp.float32(0.0))
+    paid, unpaid = (rollouts(jax.random.key(0), one, RandomPolicy(), 6) for one in (env, plain))
+    np.testing.assert_array_equal(paid.state, unpaid.state)
+    bonus = np.asarray(paid.reward - unpaid.reward)
+    assert (bonus[np.asarray(paid.mask)] > 0.0).all()
 
 
 def test_the_member_is_chosen_by_its_share_of_the_numbers_from_0_to_1(fitted):
