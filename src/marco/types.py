@@ -240,7 +240,7 @@ class TimeStep(NamedTuple):
     truncated: Bool[Array, ""]
 
     @property
-    def last(self) -> Bool[ArrayLike, ""]:
+    def last(self) -> Bool[ArrayLike, "*batch"]:
         return self.terminated | self.truncated
 
 

@@ -124,12 +124,10 @@ def test_episodes_are_shared_out_among_the_members(fitted):
     rewards = rollouts(jax.random.key(0), paid_by_member(fitted, "episode"), RandomPolicy(), 8).reward
     assert (rewards == rewards[0]).all()
     np.testing.assert_array_equal(np.sort(rewards[0]), [0, 0, 0, 1, 1, 1, 2, 2])
-    drawn = [
-        np.asarray(rollouts(key, paid_by_member(fitted, "step"), RandomPolicy(), 8).reward)
-        for key in jax.random.split(jax.random.key(1), 300)
-    ]
+    env, keys = paid_by_member(fitted, "step"), jax.random.split(jax.random.key(1), 300)
+    drawn = np.asarray(jax.vmap(lambda key: rollouts(key, env, RandomPolicy(), 8).reward)(keys), int)
     for episode in range(8):
-        before, after = (np.stack([one[t, episode] for one in drawn]).astype(int) for t in (0, 1))
+        before, after = drawn[:, 0, episode], drawn[:, 1, episode]
         pairs = np.bincount(3 * before + after, minlength=9) / 300
         np.testing.assert_allclose(pairs, 1 / 9, atol=4 * np.sqrt(1 / 9 * 8 / 9 / 300))
 
