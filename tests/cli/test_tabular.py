@@ -2,6 +2,7 @@ import json
 import math
 import re
 from importlib import import_module
+from itertools import count
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_solve_shows_the_beginning_of_large_trees_at_once(run):
 
 
 def test_solve_says_when_the_memory_is_used_up(run, monkeypatch):
-    monkeypatch.setattr("marco.tabular.solver.search.process_bytes", lambda: 10**12)
+    monkeypatch.setattr("marco.tabular.solver.search.process_bytes", count(0, 10**12).__next__)
     out = run("solve", "dectiger", "--horizon", "7", "--memory", "0.5", "--no-trees")
     assert "The search ended at 0.5 GB of memory: --memory gives it more." in out
 
