@@ -126,6 +126,8 @@ def test_the_host_loop_stops_at_the_horizon_and_passes_new_seeds_on():
         ({"state": np.zeros(4)}, r"showed state of the shape \(4,\), its spec says \(5,\)"),
         ({"observation": np.full((2, 2), np.inf)}, "showed observation .*inf"),
         ({"terminated": None}, "showed terminated None: only finite numbers"),
+        ({"reward": np.float64(1e39)}, r"showed reward 1e\+39: only finite numbers"),
+        ({"available": np.zeros((2, 4), bool)}, "every agent needs one or more of its own"),
     ],
 )
 def test_what_a_host_world_shows_is_checked_and_the_step_named(monkeypatch, change, message):

@@ -72,7 +72,7 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
 def rollouts(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int) -> Episode:
     """Play a batch of independent episodes: axes T B. An ensemble plays them at the cost of one member."""
     parts = env.by_member()
-    if parts is not None:
+    if parts is not None and episodes >= parts.members:
         return _shared_out(key, env, parts, policy, episodes)
     keys = jax.random.split(key, episodes)
     return jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
@@ -83,34 +83,40 @@ def _shared_out(
 ) -> Episode:
     """The episodes shared out among the members of an ensemble: each plays its part in one matrix product.
 
-    To play another member at every step, all episodes move on by the same random number of members: for any
-    one of them that is a member drawn anew. No weights are copied, and none are used in vain.
+    To play another member at every step, the episodes are shuffled before it: for any one of them that is a
+    member drawn anew. No weights are copied, and none are used in vain.
     """
-    key_reset, key_play, key_move = jax.random.split(key, 3)
+    key_reset, key_play, key_order = jax.random.split(key, 3)
     shape = (parts.members, -(-episodes // parts.members))
-    state, first = parts.each(type(env).reset)(jax.random.split(key_reset, shape))
-    act_all = jax.vmap(jax.vmap(act, (0, None, 0, 0)), (0, None, 0, 0))
+    count = shape[0] * shape[1]
+    state, first = _flat(parts.each(type(env).reset)(jax.random.split(key_reset, shape)))
+    check_fit(env.spec, policy, jax.tree.map(lambda leaf: leaf[0], first))
+    act_all = jax.vmap(act, (0, None, 0, 0))
     step_all = parts.each(type(env).step)
 
     def one_step(carry: Any, keys: Any) -> tuple[Any, Any]:
         state, timestep, memory = carry
-        (key_act, key_step), by = keys
+        key_act, key_step, key_order = keys
         memory, actions = act_all(key_act, policy, memory, timestep)
-        moved = _move((state, actions), by)
-        state, following = _move(step_all(key_step, *moved), -by)
+        order = jax.random.permutation(key_order, count) if parts.resample else jnp.arange(count)
+        shuffled = jax.tree.map(lambda leaf: leaf[order].reshape(*shape, *leaf.shape[1:]), (state, actions))
+        after = _flat(step_all(key_step.reshape(shape), *shuffled))
+        back = jnp.zeros_like(order).at[order].set(jnp.arange(count))
+        state, following = jax.tree.map(lambda leaf: leaf[back], after)
         return (state, following, memory), (following, actions, ~timestep.last)
 
     horizon = env.spec.horizon
-    keys = jax.random.split(key_play, (horizon, 2, *shape))
-    by = jax.random.randint(key_move, (horizon,), 0, parts.members if parts.resample else 1)
-    memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *leaf.shape)), policy.start())
-    _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, memory), (keys, by))
-    played = assemble(first, steps, actions, mask)
-    return jax.tree.map(lambda leaf: leaf.reshape(len(leaf), -1, *leaf.shape[3:])[:, :episodes], played)
+    keys = (*jax.random.split(key_play, (2, horizon, count)), jax.random.split(key_order, horizon))
+    memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), policy.start())
+    _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, memory), keys)
+    # Of the episodes that are too many no member plays more than one.
+    kept = np.arange(count).reshape(shape).T.ravel()[:episodes]
+    return jax.tree.map(lambda leaf: leaf[:, kept], assemble(first, steps, actions, mask))
 
 
-def _move(tree: Any, by: Int[Array, ""]) -> Any:
-    return jax.tree.map(lambda leaf: jnp.roll(leaf, by, axis=0), tree)
+def _flat(tree: Any) -> Any:
+    """Members and episodes as one axis."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
 
 
 def assemble(first: TimeStep, steps: TimeStep, actions: Array, mask: Array) -> Episode:

@@ -160,3 +160,24 @@ def test_what_nothing_can_be_learned_from_is_refused_before_it_is_written(tmp_pa
         dataset.append(episodes._replace(reward=np.full_like(episodes.reward, np.nan)))
     assert list((tmp_path / "data").iterdir()) == []
     dataset.append(episodes)
+
+
+def test_the_clock_of_the_spec_ends_an_episode_that_says_nothing_of_it(tmp_path):
+    dataset = Dataset(tmp_path / "data", SPEC, 1)
+    first = HostRiddle(HORIZON).reset(0)
+    with dataset.recording(limit=10 * HORIZON) as record:
+        record.show(first)
+        for _ in range(HORIZON):
+            record.act(np.zeros(SPEC.num_agents, np.int32))
+            record.show(first)
+    assert (dataset.broken_off, dataset.samples.tolist()) == (BrokenOff(0, 0), [HORIZON])
+
+
+def test_files_of_others_are_left_alone_and_chunks_that_are_missing_are_noticed(tmp_path):
+    (tmp_path / "open-notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"open-notes\.txt does not belong there"):
+        Dataset(tmp_path, SPEC, 1)
+    (tmp_path / "open-notes.txt").rename(tmp_path / "open-000003")
+    with pytest.raises(ValueError, match="open-000003 comes after chunks that are missing"):
+        Dataset(tmp_path, SPEC, 1).recover()
+    assert (tmp_path / "open-000003").read_text() == "mine"

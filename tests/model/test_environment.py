@@ -97,7 +97,7 @@ def test_one_member_is_kept_for_an_episode_or_drawn_at_every_step(fitted):
 
 
 def paid_by_member(fitted, resample, members=3):
-    """All is known but the reward, and member k of three always pays k."""
+    """All is known but the reward, and member k always pays k."""
     known = {
         "dynamics": Known(lambda key, s, a: s),
         "observation": Known(lambda key, s, previous: jnp.zeros((2, 3))),
@@ -124,6 +124,12 @@ def test_episodes_are_shared_out_among_the_members(fitted):
     rewards = rollouts(jax.random.key(0), paid_by_member(fitted, "episode"), RandomPolicy(), 8).reward
     assert (rewards == rewards[0]).all()
     np.testing.assert_array_equal(np.sort(rewards[0]), [0, 0, 0, 1, 1, 1, 2, 2])
+    few = paid_by_member(fitted, "episode", members=5)
+    keys = jax.random.split(jax.random.key(2), 40)
+    seven = jax.vmap(lambda key: rollouts(key, few, RandomPolicy(), 7).reward[0])(keys)
+    assert all(set(np.asarray(one, int)) == set(range(5)) for one in seven)
+    single = jax.vmap(lambda key: rollouts(key, few, RandomPolicy(), 1).reward[0, 0])(keys)
+    assert set(np.asarray(single, int)) == set(range(5))
     env, keys = paid_by_member(fitted, "step"), jax.random.split(jax.random.key(1), 300)
     drawn = np.asarray(jax.vmap(lambda key: rollouts(key, env, RandomPolicy(), 8).reward)(keys), int)
     for episode in range(8):
@@ -142,6 +148,32 @@ def test_shared_out_episodes_have_the_distribution_of_episodes_played_alone(fitt
         one, other = (np.asarray(getattr(batch, name), float) for batch in (shared, alone))
         error = np.sqrt((one.var(1) + other.var(1)) / count)
         assert (np.abs(one.mean(1) - other.mean(1)) <= 4.5 * error + 1e-6).all(), name
+
+
+@pytest.mark.parametrize(("members", "shared"), [((4, 2), 4), ((3, 2), None), ((1, 1), None)])
+def test_smaller_ensembles_are_lent_evenly_or_not_at_all(members, shared):
+    env, (most, fewer) = Switch(), members
+    settings = replace(
+        FACTORED,
+        **{
+            name: replace(small("factored"), members=count)
+            for name, count in (
+                ("dynamics", most),
+                ("reward", fewer),
+                ("observation", 1),
+                ("termination", fewer),
+            )
+        },
+    )
+    model = noisy_model(0, env.spec, first_states(env), settings)
+    parts = LearnedEnvironment(model).by_member()
+    assert (parts and parts.members) == shared
+    if shared:
+        lent = parts.apart.model.reward.members.categorical.layers[0].weight
+        assert lent.shape[:2] == (4, 1)
+        np.testing.assert_array_equal(lent[0], lent[1])
+        np.testing.assert_array_equal(lent[3, 0], model.reward.members.categorical.layers[0].weight[1])
+        assert parts.apart.model.observation.members.categorical.layers[0].weight is None
 
 
 def test_exploration_is_paid_by_the_disagreement_of_all_members_though_one_plays(fitted):

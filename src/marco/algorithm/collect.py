@@ -95,7 +95,9 @@ def chunk_metrics(
     if models is not None:
         view = make_view(config.view)
         steps = stack_seeds([observed_steps(view, spec, episodes, config.chunk) for episodes in chunk])
-        metrics["uncertainty"] = uncertainty_of_seeds(models, config.bonus, steps).tolist()
+        found = uncertainty_of_seeds(models, config.bonus, steps).tolist()
+        seen = [bool(np.asarray(episodes.mask).any()) for episodes in chunk]
+        metrics["uncertainty"] = [one if any_ else None for one, any_ in zip(found, seen, strict=True)]
     return metrics
 
 

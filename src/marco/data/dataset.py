@@ -71,7 +71,7 @@ class Dataset:
         chunks = [self._read(path) for path in sorted(folder.glob("chunk-*.npz"))]
         expected = [f"chunk-{index:06d}.npz" for index in range(len(chunks))]
         # A write that never finished leaves a hidden file: nothing was learned from it.
-        found = sorted(path.name for path in folder.iterdir() if not path.name.startswith((".", OPEN)))
+        found = sorted(path.name for path in folder.iterdir() if not _is_passing(path.name))
         if found != expected:
             strange = sorted(set(found) ^ set(expected))[0]
             raise ValueError(
@@ -120,6 +120,8 @@ class Dataset:
     def recover(self) -> None:
         """Append what a crash left of an episode. For who holds the folder: it may be under way elsewhere."""
         for path in [] if self.folder is None else sorted(self.folder.glob(f"{OPEN}*")):
+            if path.name > self._file(OPEN).name:
+                raise ValueError(f"{path} comes after chunks that are missing: put them back, or remove it.")
             # Of a chunk that is there already only the file was still to be removed.
             left = read_open(path.read_bytes(), self.spec) if path == self._file(OPEN) else None
             self._settle(left, path)
@@ -162,6 +164,11 @@ class Dataset:
                 f"{path} holds {seeds} seeds, this run has {self.seeds}: it is of another run. {CURE}"
             )
         return chunk
+
+
+def _is_passing(name: str) -> bool:
+    """Whether a file is none of the chunks, and soon gone: of a write, or of an episode under way."""
+    return name.startswith(".") or (name.startswith(OPEN) and name.removeprefix(OPEN).isdigit())
 
 
 def read_chunk(path: Path) -> Chunk:

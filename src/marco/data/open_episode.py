@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Int
 
-from marco.data.storage import naming
+from marco.data.storage import flush_folder, naming
 from marco.types import Episode, Spec, TimeStep
 
 CHECK = 4
@@ -23,7 +23,8 @@ CHECK = 4
 SYNC = 0.1
 """Seconds between two flushes to the disk itself, at least: they would cost much in a quick environment.
 
-What is written outlives the process at once; in an environment as slow as that, every step also the machine.
+What is written outlives the process at once. Where a step takes longer than that, every record is flushed,
+and outlives the machine too.
 """
 
 
@@ -64,17 +65,22 @@ class OpenEpisode:
         self.path, self._spec, self._records = path, spec, Records.of(spec)
         with naming(path or Path()):
             self._file: BinaryIO = io.BytesIO() if path is None else path.open("w+b", buffering=0)
-        self._synced = time.monotonic()
+        self._synced = self._acted = time.monotonic()
+        self._slow = False
+        if path is not None:
+            flush_folder(path.parent)
         self._write((limit,), self._records.limit)
 
     def show(self, timestep: TimeStep) -> None:
         """Write down what the environment showed."""
+        self._slow = time.monotonic() - self._acted > SYNC
         names = self._records.timestep.names or ()
         self._write(tuple(np.asarray(getattr(timestep, name)) for name in names), self._records.timestep)
 
     def act(self, actions: Int[np.ndarray, " N"]) -> None:
         """Write down the actions of a step that is now taken."""
         self._write((actions,), self._records.actions)
+        self._acted = time.monotonic()
 
     def close(self) -> Recorded | None:
         """The episode so far; None if no step was begun."""
@@ -89,7 +95,7 @@ class OpenEpisode:
         with naming(self.path or Path()):
             while left:
                 left = left[self._file.write(left) :]
-            if self.path is not None and time.monotonic() - self._synced > SYNC:
+            if self.path is not None and (self._slow or time.monotonic() - self._synced > SYNC):
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
 
@@ -121,7 +127,7 @@ def read_open(raw: bytes, spec: Spec) -> Recorded | None:
             break
         steps.append(timestep)
     shown = len(steps) - 1
-    most = spec.horizon if limit is None else int(limit["limit"])
+    most = spec.horizon if limit is None else min(spec.horizon, int(limit["limit"]))
     over = shown == begun and (steps[-1]["terminated"] or steps[-1]["truncated"] or shown >= most)
     return Recorded(_padded(spec, steps, chosen), None if over else begun - shown)
 

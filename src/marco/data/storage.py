@@ -73,8 +73,13 @@ def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         raise
     with naming(path):
         temporary.replace(path)
-        if os.name == "nt":  # Windows opens no folders, and needs none to be flushed
-            return
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the names of new files on the disk."""
+    if os.name == "nt":  # Windows opens no folders, and needs none to be flushed
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)

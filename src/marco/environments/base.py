@@ -240,11 +240,19 @@ def check_shown(spec: Spec, timestep: Any) -> TimeStep:
             raise WorldError(
                 f"{spec.name} showed {name} of the shape {value.shape}, its spec says {shape}: correct one."
             )
-        if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+        with np.errstate(over="ignore"):  # of 64 bits, as it is kept
+            kept = value.astype(np.float32) if value.dtype.kind in "biuf" else np.float32(np.nan)
+        if not np.isfinite(kept).all():
             raise WorldError(
                 f"{spec.name} showed {name} {value.tolist()}: only finite numbers can be learned from. "
                 "Correct the environment."
             )
+    available = np.asarray(timestep.available).astype(bool)
+    if (available & ~spec.actions_exist).any() or not (timestep.last or available.any(-1).all()):
+        raise WorldError(
+            f"{spec.name} showed the available actions {available.astype(int).tolist()}: every agent needs "
+            "one or more of its own, and none beyond them. Correct the masks."
+        )
     return timestep
 
 

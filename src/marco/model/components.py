@@ -90,12 +90,12 @@ class Component(eqx.Module):
     def by_member(self, count: int) -> tuple["Component", "Component"]:
         """One component of a single member for each of `count` members, and what of it differs between them.
 
-        A component of fewer members lends each to several.
+        A component of fewer members lends each to several, to each as often as to any other.
         """
         alone, differs = self, jax.tree.map(lambda _: False, self)
         if self.num_members > 1:
-            lent = np.arange(count) * self.num_members // count
-            members = jax.tree.map(lambda leaf: leaf[lent][:, None], self.members)
+            times = count // self.num_members
+            members = jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0)[:, None], self.members)
             alone = eqx.tree_at(lambda part: part.members, self, members)
             marks = jax.tree.map(lambda _: True, self.members)
             differs = eqx.tree_at(lambda part: part.members, differs, marks)
@@ -135,9 +135,11 @@ class Model(eqx.Module):
         return self.inputs.spec
 
     @property
-    def num_members(self) -> int:
-        """The size of its largest ensemble."""
-        return max((part.num_members for part in self._drawn.values()), default=1)
+    def num_members(self) -> int | None:
+        """The size of its largest ensemble; None if the others cannot be lent to it evenly."""
+        sizes = [part.num_members for part in self._drawn.values()]
+        most = max(sizes, default=1)
+        return None if any(most % size for size in sizes) else most
 
     def by_member(self, count: int) -> tuple["Model", "Model"]:
         """One model for each of `count` members, and which arrays differ between them."""

@@ -32,17 +32,6 @@ class ModelEnvironment(Environment):
         """r-tilde of a step between two states of this environment, summed over the models."""
 
 
-def _by_member(env: ModelEnvironment, resample: ResampleMember) -> ByMember | None:
-    count = max(model.num_members for model in env.models)
-    if count == 1:
-        return None
-    nodes, structure = jax.tree_util.tree_flatten(env, is_leaf=lambda node: isinstance(node, Model))
-    alone, differs = zip(*(model.by_member(count) for model in nodes), strict=True)
-    whole, marks = (jax.tree_util.tree_unflatten(structure, part) for part in (alone, differs))
-    apart, shared = eqx.partition(whole, marks)
-    return ByMember(count, apart, shared, resample == "step")
-
-
 class LearnedState(NamedTuple):
     """The state of a learned environment: all of it was drawn from the model."""
 
@@ -70,7 +59,12 @@ class LearnedEnvironment(ModelEnvironment):
         return (self.model,)
 
     def by_member(self) -> ByMember | None:
-        return _by_member(self, self.resample_member)
+        count = self.model.num_members
+        if count in (None, 1):
+            return None
+        alone, differs = self.model.by_member(count)
+        whole, marks = (LearnedEnvironment(model, self.resample_member) for model in (alone, differs))
+        return ByMember(count, *eqx.partition(whole, marks), self.resample_member == "step")
 
     def initial(self, key: PRNGKeyArray) -> LearnedState:
         key_start, key_member, key_observation = jax.random.split(key, 3)
@@ -137,9 +131,6 @@ class DecentralisedEnvironment(ModelEnvironment):
     @property
     def models(self) -> tuple[Model, ...]:
         return tuple(environment.model for environment in self.environments)
-
-    def by_member(self) -> ByMember | None:
-        return _by_member(self, self.environments[0].resample_member)
 
     def initial(self, key: PRNGKeyArray) -> DecentralisedState:
         keys = jax.random.split(key, len(self.environments))
