@@ -53,10 +53,14 @@ GOLDEN_TEAMS = {
     0: [11.4674, 1.6655, 33.0159, 4.1217, 33.4007, 3.7538, 6.0187, 0.8343],
     1: [10.6785, 0.9072, 33.1516, 4.6069, 34.4929, 3.4728, 6.6589, 1.0714],
 }
-"""What version 0.1 (commit 419ec42) gave: a hash of all real episodes, and the sum of |weights| by layer.
+"""What version 0.1 (commit 419ec42) gave: a hash of all real episodes, and the sum of |weights| by layer."""
+GOLDEN_DYNAMICS = [298.0505, 13.8095, 2.3789, 0.3767, 4.7958, 0.3767]
+"""The sums of |weights| of the last model's dynamics."""
+GOLDEN_EXPLORER = [0.24196, 0.0378, 0.64525, 0.12498, 0.63247, 0.12485, 0.15916, 0.02198]
+"""How far the weights of the exploration policy moved: they tell of every imagined episode.
 
-The exploration policy and the model decide which real episodes there are, so that a change anywhere in
-Algorithm 1 shows here. Whoever changes it on purpose writes new values, and says so in the changelog.
+A change anywhere in Algorithm 1 shows here. Whoever changes it on purpose writes new values, and says so in
+the changelog.
 """
 
 
@@ -71,6 +75,12 @@ def test_the_same_seeds_give_the_real_episodes_and_teams_of_version_0_1(whole):
         weights = jax.tree.leaves(whole.learned.policy(settings(), seed))
         # Not bit for bit: other processors round otherwise.
         assert [float(np.abs(leaf).sum()) for leaf in weights] == pytest.approx(sums, rel=1e-3)
+    dynamics = jax.tree.leaves(whole.learned.model.model.dynamics.members)
+    assert [float(np.abs(leaf).sum()) for leaf in dynamics] == pytest.approx(GOLDEN_DYNAMICS, rel=1e-3)
+    before = begin(whole.folder, settings(), known=KNOWN).init().explorer.learner.online
+    pairs = zip(jax.tree.leaves(whole.learned.explorer.learner.online), jax.tree.leaves(before), strict=True)
+    moved = [float(np.abs(after - first).sum()) for after, first in pairs]
+    assert moved == pytest.approx(GOLDEN_EXPLORER, rel=1e-2)
 
 
 def test_the_lines_of_algorithm_1_come_in_their_order(whole):
