@@ -1,6 +1,7 @@
 """Bad input on the command line: one line that names it, status 2, at once, and nothing left behind."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -142,3 +143,12 @@ def test_the_corrected_command_works_after_a_refused_one(run, place):
     assert run("train", "my_env.py:make", "--env.x", "(1,2)")[2] == 0
     (made,) = (place / "runs").iterdir()
     assert json.loads((made / "config.json").read_text())["world_settings"] == {"x": {"tuple": [1, 2]}}
+
+
+def test_who_reads_no_further_ends_the_command_quietly():
+    """As in `marco --help | head -3`."""
+    command = [sys.executable, "-m", "marco.cli", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -28,6 +28,15 @@ _plainly = warnings.showwarning
 
 def main() -> None:
     """Run the command. A user's mistake gives one line and exit status 2, not a traceback."""
+    try:
+        _run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads the output, as `head` does, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _run() -> None:
     # XLA's alarms about slow compilation alarm only users; JAX reads this when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = sys.argv[1:]
@@ -47,6 +56,8 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         import_module(f"marco.cli.{name}").main(arguments[1:])
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if not _is_a_mistake(error):
             raise
