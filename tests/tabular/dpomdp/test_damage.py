@@ -6,53 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from helpers.damage import damaged
+from helpers.dpomdp_text import BODY, HEADER
 from marco.tabular.dpomdp.format import FormatError, read, text
 from marco.tabular.library import load
 
 VARIANTS = 100
-TEXT = """# every kind of line
-agents: 2
-discount: 1
-values: reward
-states: good bad
-start: good
-actions:
-go stay
-2
-observations:
-1
-dark light
-T: * :
-identity
-T: go * : good :
-0.25 0.75
-O: * :
-uniform
-O: stay 1 : bad : 0 light : 1
-O: stay 1 : bad : 0 dark : 0
-R: stay * : bad : * : * : -2
+REWARDS = """R: stay * : bad : * : * : -2
 R: go 0 : good : bad : * light : 8
 R: 0 : bad :
 1 1
 2 4
 """
-
-
-def damaged(rng: random.Random, whole: bytes) -> bytes:
-    """A flipped bit, a wrong byte, a file cut short, a hole, or a piece twice."""
-    data, at = bytearray(whole), rng.randrange(len(whole))
-    match rng.randrange(5):
-        case 0:
-            data[at] ^= 1 << rng.randrange(8)
-        case 1:
-            data[at] = rng.randrange(256)
-        case 2:
-            del data[at:]
-        case 3:
-            del data[at : at + rng.randrange(1, 20)]
-        case _:
-            data[at:at] = data[rng.randrange(len(data)) :][:20]
-    return bytes(data)
+TEXT = HEADER + BODY + REWARDS
 
 
 @pytest.mark.parametrize("suffix", ["dpomdp", "dpomdp.gz"])
@@ -62,7 +28,7 @@ def test_damaged_files_are_read_or_refused_by_name(suffix, tmp_path):
     whole = gzip.compress(TEXT.encode(), mtime=0) if suffix.endswith("gz") else TEXT.encode()
     refusals = []
     for _ in range(VARIANTS):
-        path.write_bytes(damaged(rng, whole))
+        path.write_bytes(damaged(whole, rng, "bytes"))
         try:
             read(path)
         except FormatError as error:

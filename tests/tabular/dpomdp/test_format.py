@@ -5,34 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.dpomdp_text import BODY, HEADER
 from helpers.random_tables import benchmark_problem
 from marco.environments.catalogue import CATALOGUE
 from marco.tabular.dpomdp.format import FormatError, UnusedDiscountWarning, parse, read, text, write
 from marco.tabular.library import load
-
-HEADER = """
-agents: 2
-discount: 1
-values: reward
-states: good bad
-start: good
-actions:
-go stay
-2
-observations:
-1
-dark light
-"""
-BODY = """
-T: * :
-identity
-T: go * : good :
-0.25 0.75
-O: * :
-uniform
-O: stay 1 : bad : 0 light : 1
-O: stay 1 : bad : 0 dark : 0
-"""
 
 
 def test_wildcards_rows_and_overwriting():
