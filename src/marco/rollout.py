@@ -94,24 +94,31 @@ def _shared_out(
     act_all = jax.vmap(act, (0, None, 0, 0))
     step_all = parts.each(type(env).step)
 
-    def one_step(carry: Any, keys: Any) -> tuple[Any, Any]:
+    horizon = env.spec.horizon
+    orders = _orders(key_order, horizon, count) if parts.resample else None
+
+    def one_step(carry: Any, drawn: Any) -> tuple[Any, Any]:
         state, timestep, memory = carry
-        key_act, key_step, key_order = keys
+        key_act, key_step, orders = drawn
         memory, actions = act_all(key_act, policy, memory, timestep)
-        order = jax.random.permutation(key_order, count) if parts.resample else jnp.arange(count)
-        shuffled = jax.tree.map(lambda leaf: leaf[order].reshape(*shape, *leaf.shape[1:]), (state, actions))
-        after = _flat(step_all(key_step.reshape(shape), *shuffled))
-        back = jnp.zeros_like(order).at[order].set(jnp.arange(count))
+        there, back = orders or (slice(None), slice(None))
+        taken = jax.tree.map(lambda leaf: leaf[there].reshape(*shape, *leaf.shape[1:]), (state, actions))
+        after = _flat(step_all(key_step.reshape(shape), *taken))
         state, following = jax.tree.map(lambda leaf: leaf[back], after)
         return (state, following, memory), (following, actions, ~timestep.last)
 
-    horizon = env.spec.horizon
-    keys = (*jax.random.split(key_play, (2, horizon, count)), jax.random.split(key_order, horizon))
+    keys = (*jax.random.split(key_play, (2, horizon, count)), orders)
     memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *jnp.shape(leaf))), policy.start())
     _, (steps, actions, mask) = jax.lax.scan(one_step, (state, first, memory), keys)
     # Of the episodes that are too many no member plays more than one.
     kept = np.arange(count).reshape(shape).T.ravel()[:episodes]
     return jax.tree.map(lambda leaf: leaf[:, kept], assemble(first, steps, actions, mask))
+
+
+def _orders(key: PRNGKeyArray, horizon: int, count: int) -> tuple[Int[Array, "T B"], Int[Array, "T B"]]:
+    """The order in which the episodes are shared out at every step, and the way back."""
+    there = jnp.argsort(jax.random.bits(key, (horizon, count)), axis=-1)
+    return there, jnp.argsort(there, axis=-1)
 
 
 def _flat(tree: Any) -> Any:

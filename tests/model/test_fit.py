@@ -249,7 +249,8 @@ def test_one_sample_is_enough_to_train_on_and_is_then_all_there_is(fitted):
     model, _ = fit_few(fitted, [(0, 4)])
     check_finite(model)
     nothing = jnp.zeros(2, jnp.int32)
-    following = model.draw_next_state(jax.random.key(0), jnp.float32(0), jnp.eye(3)[1], nothing)
+    _, (noise,) = model.noise(jax.random.key(0), "dynamics")
+    following = model.draw_next_state(noise, jnp.float32(0), jnp.eye(3)[1], nothing)
     np.testing.assert_array_equal(following, episodes.state[1, 0])
     reward = model.expected_reward(jnp.float32(0), jnp.eye(3)[1], nothing, following)
     assert float(reward) == float(episodes.reward[0, 0])
@@ -392,15 +393,16 @@ def test_a_component_given_as_known_is_used_as_is_and_not_trained(fitted, name):
 
 def test_known_functions_decide(fitted):
     model, reports = fit_one(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, KNOWN)
-    key, member, a = jax.random.key(0), jnp.float32(0.3), jnp.zeros(2, jnp.int32)
+    key, a = jax.random.key(0), jnp.zeros(2, jnp.int32)
+    member, (moved, ended, seen) = model.noise(key, "dynamics", "termination", "observation")
     s = model.draw_start(key)
-    following = model.draw_next_state(key, member, s, a)
+    following = model.draw_next_state(moved, member, s, a)
     assert reports == {}
     assert s.tolist() == [0, 1, 0]
     assert following.tolist() == [0, 0, 1]
     assert float(model.expected_reward(member, s, a, following)) == 7.0
-    assert bool(model.draw_termination(key, member, s, a, following))
-    assert (model.draw_observation(key, member, s, a) == 1.0).all()
+    assert bool(model.draw_termination(ended, member, s, a, following))
+    assert (model.draw_observation(seen, member, s, a) == 1.0).all()
     assert model.available_actions(s).tolist() == [[1, 0, 0], [0, 1, 0]]
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 from marco.algorithm.config import Collector, MarcoConfig
 from marco.algorithm.exploration import StateAsObservation
 from marco.algorithm.fit import of_seeds
+from marco.compilation import program
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld
 from marco.environments.user_code import during
@@ -76,7 +77,7 @@ def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"
     return limits.astype(np.int32)
 
 
-@jax.jit
+@program
 def _play_batch(
     keys: Key[Array, " S"], env: Environment, policies: Policy, limits: Int[Array, "S B"]
 ) -> Episode:
@@ -132,7 +133,7 @@ def observed_steps(view: View, spec: Spec, episodes: Episode, capacity: int) -> 
     return tuple(found)
 
 
-@partial(jax.jit, static_argnames="bonus")
+@partial(program, static_argnames="bonus")
 def uncertainty_of_seeds(
     models: ModelEnvironment, bonus: BonusName, steps: tuple[ObservedSteps, ...]
 ) -> Float[Array, " S"]:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from marco.learners.parallel import side_by_side, stack_seeds
+from marco.compilation import program
+from marco.learners.parallel import each, side_by_side, stack_seeds
 from marco.model.environment import ModelEnvironment
 from marco.model.fit import Fits, ModelPlan, Part
 from marco.model.rows import Data
@@ -30,10 +31,17 @@ def stack_data(rows: list[tuple[Data, ...]]) -> tuple[Data, ...]:
 def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
     """`fit_model` for all seeds: each component is a program of its own, run beside the others."""
     parts = plan.components()
-    # Within a trace nothing is run, and threads know nothing of each other's traces.
-    each = map if isinstance(keys, jax.core.Tracer) else side_by_side
-    fitted = each(lambda part: _fit_component(keys, data, plan, part), parts)
+    fitted = side_by_side(lambda part: _fit_program(keys, data, plan, part), parts)
     return _assemble(data, dict(zip(parts, fitted, strict=True)), plan)
+
+
+def model_like(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
+    """The shapes of what `fit_models` gives."""
+
+    def shapes(keys: Key[Array, " S"], data: Any) -> tuple[ModelEnvironment, Fits]:
+        return _assemble(data, {part: _fit_part(keys, data, plan, part) for part in plan.components()}, plan)
+
+    return jax.eval_shape(shapes, keys, data)
 
 
 def fit_warnings(fits: Fits, seeds: Sequence[int]) -> tuple[str, ...]:
@@ -56,9 +64,11 @@ def of_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
-@partial(jax.jit, static_argnames=("plan", "part"))
-def _fit_component(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
-    return jax.vmap(lambda key, rows: plan.fit_component(key, rows, part))(keys, data)
+def _fit_part(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
+    return each(lambda key, rows: plan.fit_component(key, rows, part))(keys, data)
+
+
+_fit_program = program(_fit_part, static_argnames=("plan", "part"))
 
 
 @partial(jax.jit, static_argnames="plan")

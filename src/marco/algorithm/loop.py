@@ -7,7 +7,6 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec
-from marco.algorithm.fit import fit_models, fit_warnings, stack_data
+from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, known_of
@@ -276,8 +275,7 @@ class Marco:
 
     def model_like(self, samples: int) -> tuple[Any, Any]:
         """The shapes of the model and its fits."""
-        fit = partial(fit_models, plan=self.plan)
-        return jax.eval_shape(fit, self._keys(0, Stream.FIT), self.data(samples))
+        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan)
 
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""

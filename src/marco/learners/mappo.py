@@ -1,7 +1,7 @@
 """MAPPO: recurrent actors on what the agents see, a critic on the central state."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -68,7 +68,9 @@ class MAPPO:
     """The largest norm of a gradient."""
     episodes_per_update: int = 256
     epochs: int = 4
-    """Gradient steps on each batch of episodes."""
+    """Passes over each batch of episodes."""
+    minibatches: int = 1
+    """Parts into which a batch is divided anew in every pass; each is one gradient step."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -77,12 +79,18 @@ class MAPPO:
             "critic_hidden",
             "episodes_per_update",
             "epochs",
+            "minibatches",
             "learning_rate",
             "max_grad_norm",
         )
         check_positive("MAPPO", **{name: getattr(self, name) for name in (*counts, "clip_ratio")})
         check_not_negative("MAPPO", ent_coef=self.ent_coef, vf_coef=self.vf_coef)
         check_between("MAPPO", 0.0, 1.0, gamma=self.gamma, gae_lambda=self.gae_lambda)
+        if self.episodes_per_update % self.minibatches:
+            raise ValueError(
+                f"MAPPO: episodes_per_update={self.episodes_per_update} must be a multiple of "
+                f"minibatches={self.minibatches}."
+            )
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> MAPPOState:
         """Draw the networks."""
@@ -104,12 +112,15 @@ class MAPPO:
         """A few gradient steps on the new episodes."""
         targets = self.targets(state.online, episodes)
 
-        def one_epoch(state: MAPPOState, _: None) -> tuple[MAPPOState, Array]:
-            loss, gradient = jax.value_and_grad(self.loss)(state.online, episodes, targets)
+        def one_step(state: MAPPOState, part: Any) -> tuple[MAPPOState, Array]:
+            loss, gradient = jax.value_and_grad(self.loss)(state.online, *part)
             change, optimiser = self._optimiser.update(gradient, state.optimiser, state.online)
             return MAPPOState(optax.apply_updates(state.online, change), optimiser), loss
 
-        state, losses = jax.lax.scan(one_epoch, state, length=self.epochs)
+        def one_epoch(state: MAPPOState, key: PRNGKeyArray) -> tuple[MAPPOState, Array]:
+            return jax.lax.scan(one_step, state, self._parts(key, (episodes, targets)))
+
+        state, losses = jax.lax.scan(one_epoch, state, jax.random.split(key, self.epochs))
         return state, {"loss": losses.mean()}
 
     def clear_replay(self, state: MAPPOState, spec: Spec) -> MAPPOState:
@@ -131,6 +142,14 @@ class MAPPO:
         error = jnp.square(online.value(episodes.state)[:-1] - targets.value)
         loss = -gain - self.ent_coef * entropy.mean(-1) + self.vf_coef * error
         return jnp.sum(jnp.where(episodes.mask, loss, 0.0)) / jnp.sum(episodes.mask)
+
+    def _parts(self, key: PRNGKeyArray, batch: Any) -> Any:
+        """The minibatches of a batch (axes T B): axes (minibatch T B). Episodes stay whole."""
+        if self.minibatches == 1:
+            return jax.tree.map(lambda leaf: leaf[None], batch)
+        order = jnp.argsort(jax.random.bits(key, (self.episodes_per_update,)))
+        order = order.reshape(self.minibatches, -1)
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:, order], 1, 0), batch)
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:

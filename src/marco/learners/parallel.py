@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from marco.checks import check_seeds, gib, machine_memory
+from marco.compilation import program
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics
 from marco.learners.training import TrainingState, init, train, train_until
@@ -57,13 +58,28 @@ def stack_seeds(trees: Sequence[Any]) -> Any:
     return spread(jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees))
 
 
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.vmap` over the first axis; an axis of one is taken off instead.
+
+    On a CPU products of a batch of one are not compiled as well as plain ones.
+    """
+
+    def apply(*arguments: Any) -> Any:
+        if jax.tree.leaves(arguments)[0].shape[0] > 1:
+            return jax.vmap(function)(*arguments)
+        alone = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
+
+    return apply
+
+
 @partial(jax.jit, static_argnames=("learner", "spec"))
 def init_all(keys: Key[Array, "S R"], learner: Learner, spec: Spec) -> TrainingState:
     """Initialise every training."""
     return jax.vmap(jax.vmap(lambda key: init(key, learner, spec)))(keys)
 
 
-@partial(jax.jit, static_argnames="learner")
+@partial(program, static_argnames="learner")
 def train_all(
     keys: Key[Array, "S R"],
     states: TrainingState,
@@ -74,12 +90,12 @@ def train_all(
     """`train` for every seed and restart."""
 
     def one(keys: Key[Array, " R"], states: TrainingState, env: Environment) -> Any:
-        return jax.vmap(lambda key, state: train(key, env, learner, state, updates))(keys, states)
+        return each(lambda key, state: train(key, env, learner, state, updates))(keys, states)
 
-    return jax.vmap(one)(keys, states, envs)
+    return each(one)(keys, states, envs)
 
 
-@partial(jax.jit, static_argnames="learner")
+@partial(program, static_argnames="learner")
 def train_seeds_until(
     keys: Key[Array, " S"],
     envs: Environment,
@@ -92,7 +108,7 @@ def train_seeds_until(
     def one(key: Array, env: Environment, state: TrainingState, target: Array) -> Any:
         return train_until(key, env, learner, state, target)
 
-    return jax.vmap(one)(keys, envs, states, targets)
+    return each(one)(keys, envs, states, targets)
 
 
 @partial(jax.jit, static_argnames="learner")
@@ -101,17 +117,25 @@ def greedy_all(learner: Learner, states: TrainingState) -> Policy:
     return jax.vmap(jax.vmap(lambda state: learner.greedy(state.learner)))(states)
 
 
-@jax.jit
-def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -> Float[Array, "S R"]:
-    """The mean return of every policy in its seed's environment, by sampled episodes."""
+class Estimate(NamedTuple):
+    """A mean return by sampled episodes, and its standard error."""
 
-    def one(keys: Key[Array, " R"], policies: Policy, env: Environment) -> Array:
-        def mean_return(key: Array, policy: Policy) -> Array:
-            return jnp.mean(rollouts(key, env, policy, EVALUATION_EPISODES).undiscounted_return)
+    mean: Float[Array, "*S R"]
+    error: Float[Array, "*S R"]
 
-        return jax.vmap(mean_return)(keys, policies)
 
-    return jax.vmap(one)(keys, policies, envs)
+@program
+def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -> Estimate:
+    """The mean return of every policy in its seed's environment."""
+
+    def one(keys: Key[Array, " R"], policies: Policy, env: Environment) -> Estimate:
+        def estimate(key: Array, policy: Policy) -> Estimate:
+            returns = rollouts(key, env, policy, EVALUATION_EPISODES).undiscounted_return
+            return Estimate(jnp.mean(returns), jnp.std(returns) / EVALUATION_EPISODES**0.5)
+
+        return each(estimate)(keys, policies)
+
+    return each(one)(keys, policies, envs)
 
 
 @partial(jax.jit, static_argnames=("learner", "spec"))

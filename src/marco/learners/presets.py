@@ -50,7 +50,7 @@ def _sample_efficient(name: LearnerName) -> Learner:
 def _free_samples(name: LearnerName) -> Learner:
     """Many episodes side by side, long returns, Adam: for environments in JAX whose steps cost nothing."""
     if name == "mappo":
-        return MAPPO(hidden=128, learning_rate=2e-3, episodes_per_update=128)
+        return MAPPO(hidden=128, learning_rate=2e-3, episodes_per_update=128, epochs=2, minibatches=4)
     return QLearner(
         name,
         factored=True,

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment
 from marco.learners.base import Learner, Metrics
 from marco.learners.parallel import (
-    cores,
     evaluate_all,
     greedy_all,
     init_all,
@@ -36,6 +35,12 @@ EnvironmentsAt = Callable[[float], Environment]
 
 SEGMENTS = 10
 """Segments of a training. More would cost time, since programs side by side wait for each other."""
+
+PATIENCE = 3
+"""A race ends when its best team has gained nothing for so many segments, all in the second half.
+
+In the first half exploration and demonstrations end: teams that stood still there have risen later.
+"""
 
 
 class Segment(NamedTuple):
@@ -118,14 +123,12 @@ def distinct(learners: Sequence[Learner]) -> tuple[Learner, ...]:
 
 
 def groups(learners: Sequence[Learner]) -> list[Group]:
-    """Restarts that share a program. On a CPU a group is split again as long as cores would be idle."""
-    kinds = distinct(learners)
-    threads = max(1, cores() // len(kinds)) if jax.default_backend() == "cpu" else 1
+    """Restarts that share a program: all of one learner. On a CPU each has a call of its own, for a core."""
+    alone = jax.default_backend() == "cpu"
     found = []
-    for kind in kinds:
-        members = [index for index, learner in enumerate(learners) if learner == kind]
-        parts = max(n for n in range(1, min(len(members), threads) + 1) if len(members) % n == 0)
-        found += [Group(kind, tuple(part.tolist())) for part in np.split(np.asarray(members), parts)]
+    for kind in distinct(learners):
+        members = tuple(index for index, learner in enumerate(learners) if learner == kind)
+        found += [Group(kind, (member,)) for member in members] if alone else [Group(kind, members)]
     return found
 
 
@@ -139,8 +142,9 @@ def race(
 ) -> Iterator[Race]:
     """Train one team per learner from scratch in every seed's environment, and keep the best so far.
 
-    After every segment all teams are evaluated in `model`. With `continued` there is one team, which is
-    trained on from that state (axis S) and kept as it ends.
+    After every segment all teams are evaluated in `model`. Once nothing is gained any more the best team of a
+    seed stands, and when that is so for all seeds the race ends. With `continued` there is one team, which is
+    trained on to the end from that state (axis S) and kept as it ends.
     """
     parts = groups(learners)
     spec = model.spec
@@ -149,6 +153,8 @@ def race(
         states = [jax.tree.map(lambda leaf: leaf[:, None], continued)]
     before = [np.asarray(state.samples).sum(-1) for state in states]
     best: dict[Learner, Best] = {}
+    stands = np.zeros(keys.init.shape[0], bool)
+    history: list[Float[np.ndarray, " S"]] = []
     ends = np.arange(SEGMENTS + 1) * updates // SEGMENTS
     for number, more in enumerate(np.diff(ends).tolist(), start=1):
         env = envs((number - 1) / SEGMENTS)
@@ -162,13 +168,30 @@ def race(
             (keys.of(part.members).evaluate, policy, model)
             for part, policy in zip(parts, policies, strict=True)
         ]
-        values = _run(evaluate_all, asked, parts, compile_first=number == 1)
-        for part, policy, value in zip(parts, policies, values, strict=True):
+        found = _run(evaluate_all, asked, parts, compile_first=number == 1)
+        for part, policy, value in zip(parts, policies, found, strict=True):
             so_far = best.get(part.learner) if continued is None else None
-            best[part.learner] = better(so_far, policy, value)
-        taken = sum(np.asarray(s.samples).sum(-1) - b for s, b in zip(states, before, strict=True))
+            best[part.learner] = better(so_far, policy, jnp.where(stands[:, None], -jnp.inf, value.mean))
         standing = tuple(best[kind] for kind in distinct(learners))
-        yield Race(number / SEGMENTS, standing, taken)
+        history.append(winning_value(standing))
+        noise = np.concatenate([np.asarray(value.error) for value in found], axis=1).max(1)
+        stands |= continued is None and stale(history, noise)
+        taken = sum(np.asarray(s.samples).sum(-1) - b for s, b in zip(states, before, strict=True))
+        yield Race(1.0 if stands.all() else number / SEGMENTS, standing, taken)
+        if stands.all():
+            return
+
+
+def stale(
+    history: Sequence[Float[np.ndarray, " S"]], noise: Float[np.ndarray, " S"]
+) -> Bool[np.ndarray, " S"]:
+    """Whether the best value of each seed has risen by no more than noise for too long.
+
+    `history` has it after each segment so far.
+    """
+    if len(history) < SEGMENTS // 2 + PATIENCE:
+        return np.zeros(len(noise), bool)
+    return np.asarray(history[-1] - history[-1 - PATIENCE] <= noise)
 
 
 def evaluate_again(
@@ -180,7 +203,7 @@ def evaluate_again(
     for part in parts:  # of the same shapes as in the race: nothing is compiled again
         policy = best[kinds.index(part.learner)].policy
         calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), model))
-    found = [np.asarray(value) for value in side_by_side(_call(evaluate_all), calls)]
+    found = [np.asarray(value.mean) for value in side_by_side(_call(evaluate_all), calls)]
     means = [
         np.concatenate([value for part, value in zip(parts, found, strict=True) if part.learner == kind], 1)
         for kind in kinds

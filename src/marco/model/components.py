@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -72,11 +72,9 @@ class Component(eqx.Module):
         predicted = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
         return predicted._replace(mean=self.bounds.within(predicted.mean))
 
-    def draw(self, key: PRNGKeyArray, member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
-        """Draw a row from one member, chosen by uniform noise `member`."""
+    def draw(self, u: Float[Array, " draws"], member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
+        """Draw a row from one member; uniform noise draws it, and has chosen the `member`."""
         scaled = self.inputs.normalise(x)
-        # All noise at once: on a CPU one random draw costs more than a layer of a small network.
-        u = jax.random.uniform(key, (self.layout.num_draws,))
         # All members draw and one is kept: in a batch of environments that is one matrix product, whereas
         # picking weights for each environment would copy them.
         every = jax.vmap(lambda one: one.draw(u, scaled, self.seen))(self.members)
@@ -111,11 +109,18 @@ class Known(eqx.Module):
     function: Callable[..., Any] = eqx.field(static=True)
 
 
+class Noise(NamedTuple):
+    """What one component draws by: uniform numbers if it is learned, a key if it is a known function."""
+
+    u: Float[Array, " draws"]
+    key: PRNGKeyArray | None
+
+
 class Model(eqx.Module):
     """The learned Dec-POMDP: T(s'|s,a), R(s,a,s'), O(o|s,a_prev), termination, available actions, starts.
 
     All functions treat one example. `member` is uniform noise that chooses the member of every ensemble. A
-    known function has the arguments of the learned one: the key first where it draws.
+    known function has the arguments of the learned one, with a key for the noise where it draws.
     """
 
     dynamics: Component | Known
@@ -155,6 +160,21 @@ class Model(eqx.Module):
         parts = {name: getattr(self, name) for name in ("dynamics", "reward", "observation", "termination")}
         return {name: part for name, part in parts.items() if isinstance(part, Component)}
 
+    def noise(
+        self, key: PRNGKeyArray, *names: Literal["dynamics", "observation", "termination"]
+    ) -> tuple[Float[Array, ""], tuple[Noise, ...]]:
+        """Uniform noise that chooses a member, and the noise of some components.
+
+        All of it is drawn at once: on a CPU one draw costs more than a layer of a small network.
+        """
+        parts = [getattr(self, name) for name in names]
+        keys: Any = [None] * len(parts)
+        if any(isinstance(part, Known) for part in parts):
+            key, *keys = jax.random.split(key, 1 + len(parts))
+        counts = [0 if isinstance(part, Known) else part.layout.num_draws for part in parts]
+        member, *drawn = jnp.split(jax.random.uniform(key, (1 + sum(counts),)), np.cumsum([1, *counts[:-1]]))
+        return member[0], tuple(Noise(u, key) for u, key in zip(drawn, keys, strict=True))
+
     def draw_start(self, key: PRNGKeyArray) -> Float[Array, " S"]:
         """Draw one of the first states in the data."""
         if self.known_start is not None:
@@ -162,12 +182,12 @@ class Model(eqx.Module):
         return self.starts[draw_below(key, self.num_starts)]
 
     def draw_next_state(
-        self, key: PRNGKeyArray, member: Float[Array, ""], s: Float[Array, " S"], a: Int[Array, " N"]
+        self, noise: Noise, member: Float[Array, ""], s: Float[Array, " S"], a: Int[Array, " N"]
     ) -> Float[Array, " S"]:
         """s' ~ T(s, a). Of continuous features the change is predicted."""
         if isinstance(self.dynamics, Known):
-            return self.dynamics.function(key, s, a)
-        drawn = self.dynamics.draw(key, member, self.inputs.before_step(s, a))
+            return self.dynamics.function(noise.key, s, a)
+        drawn = self.dynamics.draw(noise.u, member, self.inputs.before_step(s, a))
         layout = self.dynamics.layout
         return layout.join(drawn._replace(values=drawn.values + s[layout.value_dimensions]))
 
@@ -189,7 +209,7 @@ class Model(eqx.Module):
 
     def draw_termination(
         self,
-        key: PRNGKeyArray,
+        noise: Noise,
         member: Float[Array, ""],
         s: Float[Array, " S"],
         a: Int[Array, " N"],
@@ -198,16 +218,16 @@ class Model(eqx.Module):
         """Whether the step ends the episode. The time limit is known and not modelled here."""
         if isinstance(self.termination, Known):
             return jnp.asarray(self.termination.function(s, a, next_s), bool)
-        drawn = self.termination.draw(key, member, self.inputs.after_step(s, a, next_s))
+        drawn = self.termination.draw(noise.u, member, self.inputs.after_step(s, a, next_s))
         return drawn.classes[0] == 1
 
     def draw_observation(
-        self, key: PRNGKeyArray, member: Float[Array, ""], s: Float[Array, " S"], previous: Int[Array, " N"]
+        self, noise: Noise, member: Float[Array, ""], s: Float[Array, " S"], previous: Int[Array, " N"]
     ) -> Float[Array, "N O"]:
         """o ~ O(s, a_prev), jointly for all agents: their observations may be correlated."""
         if isinstance(self.observation, Known):
-            return self.observation.function(key, s, previous)
-        drawn = self.observation.draw(key, member, self.inputs.before_step(s, previous))
+            return self.observation.function(noise.key, s, previous)
+        drawn = self.observation.draw(noise.u, member, self.inputs.before_step(s, previous))
         return split_observations(self.spec, self.observation.layout.join(drawn))
 
     def available_actions(self, s: Float[Array, " S"]) -> Bool[Array, "N A"]:
@@ -242,8 +262,3 @@ def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:
 def _no_classes(layout: Layout) -> Int[Array, " F"]:
     """For predictors of one feature or of independent ones: nothing comes before them."""
     return jnp.zeros(layout.num_categorical, jnp.int32)
-
-
-def draw_member(key: PRNGKeyArray) -> Float[Array, ""]:
-    """Uniform noise that chooses a member of every ensemble."""
-    return jax.random.uniform(key)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import ByMember, Environment, Transition
-from marco.model.components import Model, draw_member
+from marco.model.components import Model, Noise
 from marco.model.uncertainty import BonusName, uncertainty
 from marco.sampling import draw_below
 from marco.types import NO_ACTION, Spec, split_observations
@@ -67,18 +67,19 @@ class LearnedEnvironment(ModelEnvironment):
         return ByMember(count, *eqx.partition(whole, marks), self.resample_member == "step")
 
     def initial(self, key: PRNGKeyArray) -> LearnedState:
-        key_start, key_member, key_observation = jax.random.split(key, 3)
+        key_start, key_noise = jax.random.split(key)
+        member, (seen,) = self.model.noise(key_noise, "observation")
         nobody = jnp.full(self.spec.num_agents, NO_ACTION, jnp.int32)
         start = self.model.draw_start(key_start)
-        return self._state(key_observation, draw_member(key_member), start, nobody)
+        return self._state(seen, member, start, nobody)
 
     def transition(self, key: PRNGKeyArray, state: LearnedState, actions: Int[Array, " N"]) -> Transition:
-        key_member, key_state, key_end, key_observation = jax.random.split(key, 4)
-        member = draw_member(key_member) if self.resample_member == "step" else state.member
-        next_s = self.model.draw_next_state(key_state, member, state.central, actions)
+        member, (moved, ended, seen) = self.model.noise(key, "dynamics", "termination", "observation")
+        member = member if self.resample_member == "step" else state.member
+        next_s = self.model.draw_next_state(moved, member, state.central, actions)
         reward = self.model.expected_reward(member, state.central, actions, next_s)
-        over = self.model.draw_termination(key_end, member, state.central, actions, next_s)
-        return Transition(self._state(key_observation, member, next_s, actions), reward, over)
+        over = self.model.draw_termination(ended, member, state.central, actions, next_s)
+        return Transition(self._state(seen, member, next_s, actions), reward, over)
 
     def observe(self, state: LearnedState) -> Float[Array, "N O"]:
         return state.observation
@@ -98,12 +99,12 @@ class LearnedEnvironment(ModelEnvironment):
 
     def _state(
         self,
-        key: PRNGKeyArray,
+        noise: Noise,
         member: Float[Array, ""],
         central: Float[Array, " S"],
         previous: Int[Array, " N"],
     ) -> LearnedState:
-        observation = self.model.draw_observation(key, member, central, previous)
+        observation = self.model.draw_observation(noise, member, central, previous)
         return LearnedState(central, observation, self.model.available_actions(central), member)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment
-from marco.model.components import Model, draw_member
+from marco.model.components import Model
 from marco.model.views import joint_observation_spec
 from marco.policies.base import Policy
 from marco.rollout import rollouts
@@ -78,8 +78,8 @@ def _imagined(
 ) -> Float[Array, "T B S"]:
     def one_step(s: Array, given: tuple[PRNGKeyArray, Array]) -> tuple[Array, Array]:
         key, a = given
-        key_member, key_state = jax.random.split(key)
-        next_s = model.draw_next_state(key_state, draw_member(key_member), s, a)
+        member, (noise,) = model.noise(key, "dynamics")
+        next_s = model.draw_next_state(noise, member, s, a)
         return next_s, next_s
 
     def one_episode(key: PRNGKeyArray, start: Array, actions: Array) -> Array:
