@@ -29,3 +29,6 @@ program = partial(jax.jit, compiler_options=_options())
 On a CPU the code that LLVM makes of them at its first level is as fast as that of its third, and half of the
 compilation is saved.
 """
+
+program_of_one_core = partial(jax.jit, compiler_options=_options() | {"xla_cpu_multi_thread_eigen": False})
+"""The same for programs that run side by side on a CPU: each keeps to a core of its own."""

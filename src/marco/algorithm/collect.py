@@ -77,6 +77,16 @@ def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"
     return limits.astype(np.int32)
 
 
+def compile_collection(
+    env: Environment, config: MarcoConfig, team: TrainingState, explorer: TrainingState, seeds: int
+) -> None:
+    """Compile what `collect_missing` plays a batch by. Nothing is played."""
+    policies = collectors(config.collector, config, env.spec, team, explorer)
+    keys = stack_seeds([jax.random.key(0)] * seeds)
+    limits = [episode_limits(0, config.chunk, env.spec)] * seeds
+    _play_batch.lower(keys, env, policies, jnp.asarray(np.stack(limits))).compile()
+
+
 @program
 def _play_batch(
     keys: Key[Array, " S"], env: Environment, policies: Policy, limits: Int[Array, "S B"]

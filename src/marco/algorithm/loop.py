@@ -189,7 +189,7 @@ class Marco:
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
             keys = self._keys(self.dataset.chunks, Stream.COLLECT)
             collect_missing(keys, self.env, policy, self.dataset, missing, config.chunk)
-        chunk = self._episodes(phase.samples, since=before)
+        chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), state
@@ -270,7 +270,7 @@ class Marco:
 
     def data(self, samples: int) -> tuple[Data, ...]:
         """D as rows, stacked over seeds; the shape depends on the capacity alone."""
-        rows = [self.plan.gather(episodes, self._capacity) for episodes in self._episodes(samples)]
+        rows = [self.plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
         return stack_data(rows)
 
     def model_like(self, samples: int) -> tuple[Any, Any]:
@@ -291,7 +291,7 @@ class Marco:
         share = self.config.demonstrations
         if not share:
             return lambda progress: envs
-        real = [demonstrations_from(episodes, self._capacity) for episodes in self._episodes(phase.samples)]
+        real = [demonstrations_from(episodes, self._capacity) for episodes in self.episodes(phase.samples)]
         stacked = stack_seeds(real)
         return lambda progress: with_demonstrations(envs, stacked, share * max(0.0, 1.0 - 2.0 * progress))
 
@@ -325,7 +325,8 @@ class Marco:
     def _capacity(self) -> int:
         return self.capacity or self.config.samples
 
-    def _episodes(self, samples: int, since: int = 0) -> list[Episode]:
+    def episodes(self, samples: int, since: int = 0) -> list[Episode]:
+        """The real episodes of each seed."""
         return [self.dataset.episodes(index, samples, since) for index in range(len(self.seeds))]
 
     def _fresh(self, keys: Key[Array, " S"], learner: Any, spec: Spec) -> TrainingState:

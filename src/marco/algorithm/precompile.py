@@ -1,4 +1,4 @@
-"""Compiling ahead: what a run needs later is compiled by a thread while the first model is fitted.
+"""Compiling ahead: what a run needs later is compiled by threads while the first model is fitted.
 
 Neither a compiler nor the fit of small networks keeps all cores busy. The later phases are rehearsed in a
 model of zeros, for one segment of nothing: so exactly what they need is compiled. A rehearsal that fails, for
@@ -13,34 +13,37 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
+from marco.algorithm.collect import chunk_metrics, compile_collection
 from marco.algorithm.events import Event, PhaseName
-from marco.algorithm.loop import Events, Marco, MarcoState, Phase, phases
+from marco.algorithm.loop import Events, Marco, MarcoState, phases
+from marco.environments.base import Environment
+from marco.learners.parallel import cores
 
 
 @contextmanager
 def compiled_ahead(marco: Marco) -> Iterator[Events]:
-    """`marco.run()`, with a thread that compiles ahead; the thread has ended when this is left."""
-    with ThreadPoolExecutor(1) as thread:
+    """`marco.run()`, with threads that compile ahead; they have ended when this is left."""
+    with ThreadPoolExecutor(max(1, cores() // 4)) as threads:
         try:
-            yield _run(marco, thread)
+            yield _run(marco, threads)
         finally:
-            thread.shutdown(cancel_futures=True)
+            threads.shutdown(cancel_futures=True)
 
 
-def _run(marco: Marco, thread: ThreadPoolExecutor) -> Events:
+def _run(marco: Marco, threads: ThreadPoolExecutor) -> Events:
     rehearsals: dict[PhaseName, Future[None]] = {}
     for event, state in marco.run():
         yield event, state
         if event.progress > 0.0:
             continue
         if event.phase == "fit" and event.iteration == 0:  # about to begin
-            rehearsals = _rehearsals(marco, thread, event, state)
+            rehearsals = _rehearsals(marco, threads, event, state)
         if event.phase in rehearsals:  # else it would be compiled twice
             wait([rehearsals[event.phase]])
 
 
 def _rehearsals(
-    marco: Marco, thread: ThreadPoolExecutor, event: Event, state: MarcoState
+    marco: Marco, threads: ThreadPoolExecutor, event: Event, state: MarcoState
 ) -> dict[PhaseName, Future[None]]:
     """The phases after the first fit, in their order."""
     config = marco.config
@@ -49,10 +52,24 @@ def _rehearsals(
     # Traced here: two threads must not trace the fit, which is about to begin, at once.
     shapes, _ = marco.model_like(event.samples)
     blank = state._replace(model=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
-    names = dict.fromkeys(phase.name for phase in phases(config) if phase.name not in ("collect", "fit"))
-    return {
-        name: thread.submit(_rehearse, rehearsed.do(Phase(name, 0, event.samples), blank)) for name in names
-    }
+    rehearsals: dict[PhaseName, Future[None]] = {}
+    for phase in phases(config):
+        if phase.name == "fit" or phase.name in rehearsals or phase == next(phases(config)):
+            continue
+        if phase.name == "collect":
+            rehearsals["collect"] = threads.submit(_rehearse_collection, rehearsed, blank)
+        else:
+            lines = rehearsed.do(phase._replace(iteration=0, samples=event.samples), blank)
+            rehearsals[phase.name] = threads.submit(_rehearse, lines)
+    return rehearsals
+
+
+def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
+    """No step is taken: the program that takes them is compiled, and what they tell is asked of others."""
+    env, config = marco.env, marco.config
+    if isinstance(env, Environment):
+        compile_collection(env, config, blank.team, blank.explorer, len(marco.seeds))
+    chunk_metrics(config, env.spec, blank.model, marco.episodes(config.chunk))
 
 
 def _rehearse(phase: Events) -> None:

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from marco.checks import check_seeds, gib, machine_memory
-from marco.compilation import program
+from marco.compilation import program, program_of_one_core
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics
 from marco.learners.training import TrainingState, init, train, train_until
@@ -79,8 +79,7 @@ def init_all(keys: Key[Array, "S R"], learner: Learner, spec: Spec) -> TrainingS
     return jax.vmap(jax.vmap(lambda key: init(key, learner, spec)))(keys)
 
 
-@partial(program, static_argnames="learner")
-def train_all(
+def _train_all(
     keys: Key[Array, "S R"],
     states: TrainingState,
     envs: Environment,
@@ -93,6 +92,10 @@ def train_all(
         return each(lambda key, state: train(key, env, learner, state, updates))(keys, states)
 
     return each(one)(keys, states, envs)
+
+
+train_all = program(_train_all, static_argnames="learner")
+train_all_on_one_core = program_of_one_core(_train_all, static_argnames="learner")
 
 
 @partial(program, static_argnames="learner")

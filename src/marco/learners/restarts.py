@@ -24,6 +24,7 @@ from marco.learners.parallel import (
     side_by_side,
     stack_seeds,
     train_all,
+    train_all_on_one_core,
     train_seeds_until,
 )
 from marco.learners.training import TrainingState
@@ -85,11 +86,8 @@ class RestartKeys(NamedTuple):
 def restart_keys(keys: Key[Array, " S"], restarts: int) -> RestartKeys:
     """Split the key of every seed."""
 
-    def one(key: PRNGKeyArray) -> RestartKeys:
-        each = jax.random.split(key, restarts)
-        return RestartKeys(*jax.vmap(lambda restart: jax.random.split(restart, 4), out_axes=1)(each))
-
-    return jax.vmap(one)(keys)
+    drawn = jax.vmap(lambda key: jax.random.split(key, (restarts, 4)))(keys)
+    return RestartKeys(*(drawn[..., use] for use in range(4)))
 
 
 class Best(NamedTuple):
@@ -147,6 +145,7 @@ def race(
     trained on to the end from that state (axis S) and kept as it ends.
     """
     parts = groups(learners)
+    train = train_all if len(parts) == 1 else train_all_on_one_core
     spec = model.spec
     states = [init_all(keys.of(part.members).init, part.learner, spec) for part in parts]
     if continued is not None:
@@ -162,7 +161,7 @@ def race(
             (keys.of(part.members).train, state, env, part.learner, more)
             for part, state in zip(parts, states, strict=True)
         ]
-        states = [state for state, _ in _run(train_all, calls, parts, compile_first=number == 1)]
+        states = [state for state, _ in _run(train, calls, parts, compile_first=number == 1)]
         policies = [greedy_all(part.learner, state) for part, state in zip(parts, states, strict=True)]
         asked = [
             (keys.of(part.members).evaluate, policy, model)
