@@ -31,17 +31,14 @@ def stack_data(rows: list[tuple[Data, ...]]) -> tuple[Data, ...]:
 def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
     """`fit_model` for all seeds: each component is a program of its own, run beside the others."""
     parts = plan.components()
-    fitted = side_by_side(lambda part: _fit_program(keys, data, plan, part), parts)
+    fitted = side_by_side(lambda part: _fit_component(keys, data, plan, part), parts)
     return _assemble(data, dict(zip(parts, fitted, strict=True)), plan)
 
 
 def model_like(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
-    """The shapes of what `fit_models` gives."""
-
-    def shapes(keys: Key[Array, " S"], data: Any) -> tuple[ModelEnvironment, Fits]:
-        return _assemble(data, {part: _fit_part(keys, data, plan, part) for part in plan.components()}, plan)
-
-    return jax.eval_shape(shapes, keys, data)
+    """The shapes of what `fit_models` gives. What is traced for them is not traced again for the fit."""
+    fitted = {part: _fit_component.eval_shape(keys, data, plan, part) for part in plan.components()}
+    return _assemble.eval_shape(data, fitted, plan)
 
 
 def fit_warnings(fits: Fits, seeds: Sequence[int]) -> tuple[str, ...]:
@@ -64,11 +61,9 @@ def of_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
-def _fit_part(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
+@partial(program, static_argnames=("plan", "part"))
+def _fit_component(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
     return each(lambda key, rows: plan.fit_component(key, rows, part))(keys, data)
-
-
-_fit_program = program(_fit_part, static_argnames=("plan", "part"))
 
 
 @partial(jax.jit, static_argnames="plan")
