@@ -20,7 +20,7 @@ from marco.algorithm.exploration import ExplorationEnvironment, explore_reward
 from marco.algorithm.loop import Marco, MarcoState
 from marco.data.dataset import Dataset
 from marco.evaluation import exact_value
-from marco.learners.restarts import SEGMENTS
+from marco.learners.restarts import PATIENCE, SEGMENTS
 from marco.learners.training import init, train
 from marco.model.uncertainty import uncertainty
 from marco.model.views import Centralised
@@ -49,14 +49,15 @@ def whole(tmp_path_factory):
 
 
 GOLDEN_EPISODES = "7c50726f0cd10b1d74d9665799180d57a4b54faa1ac0b7976508c055a64b92c7"
+"""A hash of all real episodes, as in version 0.1 (commit 419ec42)."""
 GOLDEN_TEAMS = {
-    0: [11.4674, 1.6655, 33.0159, 4.1217, 33.4007, 3.7538, 6.0187, 0.8343],
-    1: [10.6785, 0.9072, 33.1516, 4.6069, 34.4929, 3.4728, 6.6589, 1.0714],
+    0: [10.5354, 1.503, 37.8535, 3.4588, 35.6421, 4.1872, 4.0184, 0.5413],
+    1: [12.579, 1.6652, 33.5864, 3.904, 33.1246, 4.6295, 5.4157, 0.8278],
 }
-"""What version 0.1 (commit 419ec42) gave: a hash of all real episodes, and the sum of |weights| by layer."""
+"""The sum of |weights| by layer."""
 GOLDEN_DYNAMICS = [298.0505, 13.8095, 2.3789, 0.3767, 4.7958, 0.3767]
 """The sums of |weights| of the last model's dynamics."""
-GOLDEN_EXPLORER = [0.24196, 0.0378, 0.64525, 0.12498, 0.63247, 0.12485, 0.15916, 0.02198]
+GOLDEN_EXPLORER = [0.16481, 0.02265, 0.42723, 0.07116, 0.44026, 0.07103, 0.09691, 0.01341]
 """How far the weights of the exploration policy moved: they tell of every imagined episode.
 
 A change anywhere in Algorithm 1 shows here. Whoever changes it on purpose writes new values, and says so in
@@ -64,7 +65,7 @@ the changelog.
 """
 
 
-def test_the_same_seeds_give_the_real_episodes_and_teams_of_version_0_1(whole):
+def test_the_same_seeds_give_the_same_real_episodes_models_and_teams(whole):
     dataset = Dataset(whole.folder / "data", WORLD.spec, len(SEEDS))
     found = hashlib.sha256()
     for seed in range(len(SEEDS)):
@@ -91,7 +92,7 @@ def test_the_lines_of_algorithm_1_come_in_their_order(whole):
 
 
 def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole):
-    assert len(whole.shown) == SEGMENTS + 1
+    assert SEGMENTS // 2 + PATIENCE < len(whole.shown) <= SEGMENTS + 1
     for one, other in zip(jax.tree.leaves(whole.shown[-2]), jax.tree.leaves(whole.learned.best), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -181,7 +182,9 @@ def test_every_training_in_the_model_retraces_ever_less_of_real_episodes(tmp_pat
     monkeypatch.setattr("marco.algorithm.loop.with_demonstrations", spied)
     list(phases(begin(tmp_path, settings(demonstrations=0.5), known=KNOWN)))
     one = [0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert shares == pytest.approx(one * 3)  # the explorer's two, and the team's
+    assert shares[:20] == pytest.approx(one * 2)  # the explorer's two trainings
+    assert shares[20:] == pytest.approx(one[: len(shares) - 20])  # the team's, which may end early
+    assert len(shares) >= 28
 
 
 def test_learning_that_ran_off_is_told_by_name_and_nothing_is_lost(tmp_path, monkeypatch):

@@ -71,6 +71,24 @@ def test_the_loss_is_finite_and_steps_after_the_end_do_not_count():
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
+@pytest.mark.parametrize("minibatches", [1, 2, 4])
+def test_every_episode_is_in_one_minibatch_of_every_pass(minibatches):
+    learner = MAPPO(episodes_per_update=8, minibatches=minibatches)
+    numbers = jnp.arange(8)[None] + jnp.zeros((3, 1), int)
+    parts = np.asarray(learner._parts(jax.random.key(0), numbers))
+    assert parts.shape == (minibatches, 3, 8 // minibatches)
+    assert (parts == parts[:, :1]).all()  # episodes stay whole
+    assert sorted(parts[:, 0].ravel().tolist()) == list(range(8))
+    if minibatches > 1:
+        again = np.asarray(learner._parts(jax.random.key(1), numbers))
+        assert (again != parts).any()
+
+
+def test_minibatches_must_divide_the_batch():
+    with pytest.raises(ValueError, match="episodes_per_update=8 must be a multiple of minibatches=3"):
+        MAPPO(episodes_per_update=8, minibatches=3)
+
+
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"gae_lambda must be between 0\.0 and 1\.0, got 2\.0"):
         MAPPO(gae_lambda=2.0)

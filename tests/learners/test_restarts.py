@@ -1,7 +1,5 @@
 """Seeds and restarts: segments change no bit, and the best team is kept whatever its learner."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,7 @@ from marco.algorithm.exploration import StateAsObservation
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.learners.mappo import MAPPO
-from marco.learners.parallel import init_all, train_all, train_seeds_until
+from marco.learners.parallel import Estimate, each, init_all, train_all, train_seeds_until
 from marco.learners.q_learning import QLearner
 from marco.learners.restarts import (
     Best,
@@ -20,6 +18,7 @@ from marco.learners.restarts import (
     groups,
     race,
     restart_keys,
+    stale,
     train_best,
     train_for,
     winning_policy,
@@ -31,25 +30,61 @@ QMIX = QLearner("qmix", hidden=8, batch_size=4, buffer_size=16, mixing_embed_dim
 
 
 @pytest.mark.parametrize(
-    ("cores", "backend", "sizes"),
-    [(1, "cpu", [4]), (2, "cpu", [2, 2]), (3, "cpu", [2, 2]), (16, "cpu", [1] * 4), (16, "gpu", [4])],
+    ("backend", "calls"),
+    [
+        ("cpu", [(QMIX, (0,)), (QMIX, (2,)), (VDN, (1,)), (VDN, (3,))]),
+        ("gpu", [(QMIX, (0, 2)), (VDN, (1, 3))]),
+    ],
 )
-def test_restarts_of_one_learner_are_split_by_the_cores_there_are(monkeypatch, cores, backend, sizes):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+def test_restarts_have_a_call_each_on_a_cpu_and_one_per_learner_elsewhere(monkeypatch, backend, calls):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    found = groups((VDN,) * 4)
-    assert [len(group.members) for group in found] == sizes
-    assert sorted(index for group in found for index in group.members) == [0, 1, 2, 3]
+    assert [(group.learner, group.members) for group in groups((QMIX, VDN, QMIX, VDN))] == calls
 
 
-def test_different_learners_are_different_programs(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    found = groups((QMIX, VDN, QMIX, VDN))
-    assert [(group.learner, group.members) for group in found] == [(QMIX, (0, 2)), (VDN, (1, 3))]
+def test_one_thing_is_not_batched_and_comes_out_as_in_a_batch():
+    seen = []
+
+    def double(x, pair):
+        seen.append(x.shape)
+        return 2.0 * x, pair[0] + pair[1]
+
+    for count in (1, 3):
+        x = jnp.arange(4.0 * count).reshape(count, 4)
+        ours, theirs = each(double)(x, (x, x)), jax.vmap(double)(x, (x, x))
+        jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert set(seen) == {(4,)}
 
 
-def test_training_in_segments_ends_as_in_one_piece_bit_for_bit():
+def test_a_value_is_stale_when_it_has_not_risen_beyond_noise_for_three_segments_of_the_second_half():
+    noise = np.array([0.1, 0.1])
+    flat, rising = [0.5] * 10, [0.1 * n for n in range(10)]
+    history = [np.array(values) for values in zip(flat, rising, strict=True)]
+    assert not stale(history[:7], noise).any()
+    assert stale(history[:8], noise).tolist() == [True, False]
+    late = [0.5] * 6 + [0.6, 0.61, 0.62, 0.63]
+    assert stale([np.array([value]) for value in late[:9]], np.array([0.05])).tolist() == [False]
+    assert stale([np.array([value]) for value in late], np.array([0.05])).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("of_second", "segments", "kept"), [([0.1] * 10, 8, 0.1), ([0.1 * n for n in range(10)], 10, 0.9)]
+)
+def test_a_race_ends_when_no_seed_gains_and_a_team_that_stands_is_kept(
+    monkeypatch, of_second, segments, kept
+):
+    """The first seed gains nothing for eight segments, and what comes later is too late."""
+    values = zip([0.5] * 8 + [0.9] * 2, of_second, strict=True)
+    scripted = (Estimate(jnp.array(pair)[:, None], jnp.full((2, 1), 0.01)) for pair in values)
+    monkeypatch.setattr("marco.learners.restarts.evaluate_all", lambda *call: next(scripted))
+    keys = restart_keys(jax.random.split(jax.random.key(0), 2), 1)
+    told = list(race(keys, lambda progress: WORLD, WORLD, (TINY,), 10))
+    assert len(told) == segments
+    assert told[-1].progress == 1.0
+    np.testing.assert_allclose(winning_value(told[-1].best), [0.5, kept], rtol=1e-6)
+
+
+def test_training_in_segments_ends_as_in_one_piece_bit_for_bit(monkeypatch):
+    monkeypatch.setattr("marco.learners.restarts.PATIENCE", 10)
     keys = jax.random.split(jax.random.key(0), 2)
     restarts = restart_keys(keys, 2)
     envs = WORLD  # it holds no arrays: stacked it is the same

@@ -294,7 +294,8 @@ def test_a_number_that_never_varies_is_drawn_exactly_as_it_always_was(line):
     check_finite(component)
     draw = jax.jit(jax.vmap(component.draw, (0, None, None)))
     for member, x in ((0.0, [5.0, 3.0]), (0.9, [-50.0, 4.0])):
-        drawn = draw(jax.random.split(jax.random.key(0), 50), jnp.float32(member), jnp.array(x)).values
+        noise = jax.random.uniform(jax.random.key(0), (50, component.layout.num_draws))
+        drawn = draw(noise, jnp.float32(member), jnp.array(x)).values
         assert (drawn[:, 1] == rows.targets.values[0, 1]).all()
         assert np.isfinite(drawn).all()
 
@@ -305,14 +306,14 @@ def test_numbers_go_half_as_far_again_as_those_seen_and_no_further(line):
     seen = np.asarray(rows.targets.values[:, 0])
     beyond = 0.5 * (seen.max() - seen.min())
     draw = jax.jit(jax.vmap(component.draw, (0, None, None)))
-    keys = jax.random.split(jax.random.key(1), 50)
+    noise = jax.random.uniform(jax.random.key(1), (50, component.layout.num_draws))
     ends = {-1_000.0: seen.min() - beyond, 1_000.0: seen.max() + beyond}
     for x, end in ends.items():
-        drawn = draw(keys, jnp.float32(0.0), jnp.array([x, 3.0])).values
+        drawn = draw(noise, jnp.float32(0.0), jnp.array([x, 3.0])).values
         np.testing.assert_allclose(drawn[:, 0], end, rtol=1e-4)
         said = component.predict(jnp.array([x, 3.0]), jnp.zeros(0, jnp.int32)).mean
         np.testing.assert_allclose(component.values.denormalise(said)[:, 0], end, rtol=1e-4)
-    assert draw(keys, jnp.float32(0.0), jnp.array([5.0, 3.0])).values[:, 0].std() > 0.3
+    assert draw(noise, jnp.float32(0.0), jnp.array([5.0, 3.0])).values[:, 0].std() > 0.3
 
 
 def test_numbers_are_predicted_to_within_their_noise_and_its_size_is_said_right(line):
@@ -389,6 +390,20 @@ def test_a_component_given_as_known_is_used_as_is_and_not_trained(fitted, name):
     part = model.known_start if name == "start" else getattr(model, name)
     assert isinstance(part, Known)
     assert part.function is KNOWN[name]
+
+
+def test_the_noise_of_a_step_is_drawn_at_once_and_known_functions_get_keys(fitted):
+    known = {name: function for name, function in KNOWN.items() if name != "termination"}
+    model, _ = fit_one(jax.random.key(0), fitted.env.spec, fitted.data, SETTINGS, known)
+    member, (moved, ended) = model.noise(jax.random.key(0), "dynamics", "termination")
+    assert moved.u.shape == (0,)
+    assert ended.u.shape == (1,)
+    assert 0.0 <= float(member) < 1.0
+    assert float(member) != float(ended.u[0])
+    assert not (jax.random.key_data(moved.key) == jax.random.key_data(jax.random.key(0))).all()
+    _, (learned,) = fitted.model.noise(jax.random.key(0), "dynamics")
+    assert learned.u.shape == (fitted.model.dynamics.layout.num_draws,)
+    assert learned.key is None
 
 
 def test_known_functions_decide(fitted):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from marco.algorithm.collect import chunk_metrics, compile_collection
 from marco.algorithm.events import Event, PhaseName
@@ -65,11 +66,12 @@ def _rehearsals(
 
 
 def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
-    """No step is taken: the program that takes them is compiled, and what they tell is asked of others."""
+    """No step is taken: what would take them is compiled, and the metrics are those of no steps."""
     env, config = marco.env, marco.config
     if isinstance(env, Environment):
         compile_collection(env, config, blank.team, blank.explorer, len(marco.seeds))
-    chunk_metrics(config, env.spec, blank.model, marco.episodes(config.chunk))
+    nothing = [own._replace(mask=np.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
+    chunk_metrics(config, env.spec, blank.model, nothing)
 
 
 def _rehearse(phase: Events) -> None:
