@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test pytest lint-and-types test-all crash lint types format clean
 
 ## MARCO on the riddle: 2,000 real steps, the rest in the model; a table and a figure at the end.
-## The default preset as it is: about five minutes on two cores, less than four when it has been compiled before.
+## The default preset as it is: about three minutes on two cores, installation and compilation included.
 demo: $(VENV)/runtime
 	rm -rf runs/demo
 	$(BIN)/marco train switch --out runs/demo

@@ -110,7 +110,7 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     chunk = min(total, max(chunk, LEAST_EPISODES * spec.horizon))
     team = given.team or make_learner("free-samples", spec, given.learner)
     gradients = isinstance(team, MAPPO)
-    final_updates = given.final_updates or (2_000 if gradients else 4_000)
+    final_updates = given.final_updates or (3_000 if gradients else 4_000)
     if isinstance(team, QLearner) and given.team is None:
         team = _imagined(team, final_updates * spec.horizon)
     return MarcoConfig(
