@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from marco.algorithm.collect import chunk_metrics, compile_collection
 from marco.algorithm.events import Event, PhaseName
@@ -70,7 +69,7 @@ def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
     env, config = marco.env, marco.config
     if isinstance(env, Environment):
         compile_collection(env, config, blank.team, blank.explorer, len(marco.seeds))
-    nothing = [own._replace(mask=np.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
+    nothing = [own._replace(mask=jnp.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
     chunk_metrics(config, env.spec, blank.model, nothing)
 
 
