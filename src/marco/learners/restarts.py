@@ -174,7 +174,8 @@ def race(
         standing = tuple(best[kind] for kind in distinct(learners))
         history.append(winning_value(standing))
         noise = np.concatenate([np.asarray(value.error) for value in found], axis=1).max(1)
-        stands |= continued is None and stale(history, noise)
+        if continued is None:
+            stands |= stale(history, noise)
         taken = sum(np.asarray(s.samples).sum(-1) - b for s, b in zip(states, before, strict=True))
         yield Race(1.0 if stands.all() else number / SEGMENTS, standing, taken)
         if stands.all():
