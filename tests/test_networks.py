@@ -5,7 +5,7 @@ import pytest
 
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
-from marco.networks import GRU, Dense, TeamNetwork
+from marco.networks import GRU, Dense, TeamNetwork, pick_rows
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import ActionComponent, Agent, Spec, TimeStep, action_table, binary, previous_actions
@@ -26,6 +26,37 @@ def test_gru_by_hand():
     memory = gru(jnp.array([0.4]), jnp.array([1.0, 2.0, 3.0]))
     new = np.tanh(3 + sigmoid(1) * 0.5 * 0.4)
     assert memory.tolist() == pytest.approx([(1 - sigmoid(2)) * new + sigmoid(2) * 0.4], abs=1e-6)
+
+
+@pytest.mark.parametrize("timesteps", [3, 20])  # without a loop, and with one
+def test_the_gradient_of_an_episode_is_that_of_its_steps(timesteps):
+    gru = GRU.create(jax.random.key(0), 4, 5)
+    projected = jax.random.normal(jax.random.key(1), (timesteps, 2, 15))
+    wanted = jax.random.normal(jax.random.key(2), (timesteps, 2, 5))
+
+    def at_once(gru, projected):
+        return jnp.sum(gru.unroll(projected) * wanted)
+
+    def by_steps(gru, projected):
+        memory, total = jnp.zeros((2, 5)), 0.0
+        for seen, want in zip(projected, wanted, strict=True):
+            memory = gru(memory, seen)
+            total += jnp.sum(memory * want)
+        return total
+
+    value, slopes = jax.value_and_grad(at_once, (0, 1))(gru, projected)
+    expected, expected_slopes = jax.value_and_grad(by_steps, (0, 1))(gru, projected)
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    for slope, wanted_slope in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected_slopes), strict=True):
+        np.testing.assert_allclose(slope, wanted_slope, rtol=1e-4, atol=1e-5)
+    assert jnp.abs(slopes[0].from_memory.weight).max() > 0.01
+
+
+def test_picked_rows_are_one_hot_codes_times_the_matrix():
+    weight, index = jnp.arange(6.0).reshape(3, 2), jnp.array([[2, 0], [-1, 2]])
+    assert pick_rows(weight, index).tolist() == [[[4.0, 5.0], [0.0, 1.0]], [[0.0, 0.0], [4.0, 5.0]]]
+    slope = jax.grad(lambda w: jnp.sum(pick_rows(w, index) * jnp.array([1.0, 10.0])))(weight)
+    assert slope.tolist() == [[1.0, 10.0], [0.0, 0.0], [2.0, 20.0]]
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -1,5 +1,6 @@
 """How fast environments are stepped and learners updated."""
 
+from math import log
 from statistics import median
 from typing import Any
 
@@ -36,19 +37,49 @@ def throughput(results: Results) -> str:
 
 
 def learner_speed(results: Results) -> str:
-    """Updates per second on a CPU, and the parts of an update."""
+    """Updates per second on one core beside JaxMARL's: medians, and the ratio within each repeat."""
     lines = []
     rows = [row for row in results.read(SPEED) if row["study"] == "learner-speed"]
-    for (world, learner, size), each in grouped(rows, "world", "side", "size").items():
-        once = {row["quantity"]: row["value"] for row in each}
-        speeds = [row["value"] for row in each if row["quantity"] == "updates_per_second"]
-        parts = [f"{once[f'{part}_microseconds'] / 1e3:.2f}" for part in ("play", "replay", "gradient")]
-        ratio = f"{once['flax_over_ours']:.2f}" if "flax_over_ours" in once else ""
-        speed = f"{median(speeds):.0f} ({min(speeds):.0f} to {max(speeds):.0f})"
-        quoted = f"{once['jaxmarl_quoted']:.0f}"
-        lines.append([f"`{world}`", learner.upper(), str(size), speed, quoted, ", ".join(parts), ratio])
-    header = ["environment", "learner", "episodes per update", "updates/s", "JaxMARL, quoted"]
-    return markdown([*header, "play, replay, gradient (ms)", "gradient: Flax / ours"], lines)
+    for (world, what), each in grouped(rows, "world", "quantity").items():
+        sides = [[row["value"] for row in each if row["side"] == side] for side in ("marco", "jaxmarl")]
+        ratios = [ours / theirs for ours, theirs in zip(*sides, strict=True)]
+        speeds = [f"{median(side):.0f}" for side in sides]
+        spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        lines.append([f"`{world}`", what.split()[0].upper(), *speeds, spread])
+    return markdown(["environment", "learner", "MARCO", "JaxMARL", "MARCO / JaxMARL"], lines)
+
+
+GROWTH = ("agents", "seeds", "members", "horizon", "width", "samples")
+MACHINES = {"gpu": "one H200", "cpu": "two cores"}
+
+
+def growth(results: Results) -> str:
+    """Time and memory over each size, and the exponent between the two largest sizes measured."""
+    lines = []
+    for machine, name in MACHINES.items():
+        for quantity in GROWTH:
+            study = f"growth-{quantity}-{machine}"
+            rows = [row for row in results.read(SPEED) if row["study"] == study]
+            sizes = [size for (size,) in grouped(rows, "size")]
+            cells = []
+            for side, what in (("fit", "seconds"), ("fit", "megabytes"), ("update", "seconds"), ("update", "megabytes")):
+                at = {row["size"]: row["value"] for row in rows if (row["side"], row["quantity"]) == (side, what)}
+                cells.append(_growing(at))
+            if sizes:
+                refused = [row["size"] for row in rows if row["quantity"] == "refused"]
+                shown = ", ".join(f"{size:,}" + " (refused)" * (size in refused) for size in sizes)
+                lines.append([name, quantity, shown, *cells])
+    titles = ["fit, s", "fit, MB", "update, s", "update, MB"]
+    return markdown(["machine", "quantity", "sizes", *titles], lines)
+
+
+def _growing(at: dict[float, float]) -> str:
+    """The first and the last value, and the exponent of the growth over the last step."""
+    if len(at) < 2:
+        return ""
+    (one, before), (two, after) = sorted(at.items())[-2:]
+    exponent = log(after / before) / log(two / one)
+    return f"{at[min(at)]:.3g} to {after:.3g} (^{exponent:.2f})"
 
 
 def values(results: Results, study: str, **match: Any) -> list[float]:

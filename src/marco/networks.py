@@ -79,11 +79,88 @@ class GRU(eqx.Module):
         self, memory: Float[Array, "*batch H"], projected: Float[Array, "*batch 3*H"]
     ) -> Float[Array, "*batch H"]:
         """The next memory, from the last one and `from_input` of what is seen."""
-        reset_in, update_in, new_in = jnp.split(projected, 3, axis=-1)
-        reset_mem, update_mem, new_mem = jnp.split(self.from_memory(memory), 3, axis=-1)
-        update = jax.nn.sigmoid(update_in + update_mem)
-        new = jnp.tanh(new_in + jax.nn.sigmoid(reset_in + reset_mem) * new_mem)
-        return (1.0 - update) * new + update * memory
+        return _next_memory(memory, projected, self.from_memory(memory))[0]
+
+    def unroll(self, projected: Float[Array, "T *batch gates"]) -> Float[Array, "T *batch H"]:
+        """The memories of a whole episode that begins with an empty one."""
+        return _memories(self.from_memory.weight, self.from_memory.bias, projected)
+
+
+def _next_memory(memory: Array, projected: Array, recalled: Array) -> tuple[Array, tuple[Array, ...]]:
+    """The next memory; and the gates, for the gradient."""
+    reset_in, update_in, new_in = jnp.split(projected, 3, axis=-1)
+    reset_mem, update_mem, new_mem = jnp.split(recalled, 3, axis=-1)
+    reset, update = jax.nn.sigmoid(reset_in + reset_mem), jax.nn.sigmoid(update_in + update_mem)
+    new = jnp.tanh(new_in + reset * new_mem)
+    return (1.0 - update) * new + update * memory, (reset, update, new, new_mem)
+
+
+@jax.custom_vjp
+def _memories(weight: Array, bias: Array, projected: Array) -> Array:
+    """Every memory of an episode. Its gradient by hand is faster than what JAX makes of a scan.
+
+    JAX multiplies matrices for the gradient of the weights at every timestep; here the way back through
+    time holds one small product, and one large product gives the gradient of the weights.
+    """
+    return _forwards(weight, bias, projected)[0]
+
+
+def _forwards(weight: Array, bias: Array, projected: Array) -> tuple[Array, tuple[Array, ...]]:
+    def one_moment(memory: Array, projected: Array) -> tuple[Array, tuple[Array, tuple[Array, ...]]]:
+        memory, gates = _next_memory(memory, projected, memory @ weight + bias)
+        return memory, (memory, gates)
+
+    empty = jnp.zeros((*projected.shape[1:-1], weight.shape[0]), projected.dtype)
+    memories, gates = jax.lax.scan(one_moment, empty, projected, unroll=unrolled(projected.shape[0]))[1]
+    return memories, (weight, memories, *gates)
+
+
+def _backwards(kept: tuple[Array, ...], slope: Array) -> tuple[Array, Array, Array]:
+    weight, memories, reset, update, new, new_mem = kept
+    before = jnp.concatenate([jnp.zeros_like(memories[:1]), memories[:-1]])
+    # how much each gate, before its bend, moves the memory: for all timesteps at once
+    by_new = (1.0 - update) * (1.0 - new**2)
+    by_update = (before - new) * update * (1.0 - update)
+    by_reset = by_new * new_mem * reset * (1.0 - reset)
+
+    def one_moment(following: Array, moment: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        slope, reset, update, by_reset, by_update, by_new = moment
+        slope = slope + following
+        new = slope * by_new
+        recalled = jnp.concatenate([slope * by_reset, slope * by_update, new * reset], axis=-1)
+        return slope * update + recalled @ weight.T, (recalled, new)
+
+    moments = (slope, reset, update, by_reset, by_update, by_new)
+    timesteps, hidden = unrolled(slope.shape[0]), weight.shape[0]
+    none = jnp.zeros_like(slope[0])
+    recalled, news = jax.lax.scan(one_moment, none, moments, reverse=True, unroll=timesteps)[1]
+    projected = jnp.concatenate([recalled[..., : 2 * hidden], news], axis=-1)
+    rows = recalled.reshape(-1, 3 * hidden)
+    return before.reshape(-1, hidden).T @ rows, rows.sum(0), projected
+
+
+_memories.defvjp(_forwards, _backwards)
+
+
+@jax.custom_vjp
+def pick_rows(weight: Float[Array, "rows out"], index: Int[Array, "*batch"]) -> Float[Array, "*batch out"]:
+    """One-hot codes times a matrix, without the product: the row that each index names, nothing for -1.
+
+    The gradient is a product all the same, which is faster than adding up rows one by one.
+    """
+    return jnp.pad(weight, ((0, 1), (0, 0)))[index]
+
+
+def _pick_forwards(weight: Array, index: Array) -> tuple[Array, tuple[Array, int]]:
+    return pick_rows(weight, index), (index, weight.shape[0])
+
+
+def _pick_backwards(kept: tuple[Array, int], slope: Array) -> tuple[Array, None]:
+    index, rows = kept
+    return jax.nn.one_hot(index.reshape(-1), rows).T @ slope.reshape(-1, slope.shape[-1]), None
+
+
+pick_rows.defvjp(_pick_forwards, _pick_backwards)
 
 
 class RecurrentNetwork(eqx.Module):
@@ -107,27 +184,16 @@ class RecurrentNetwork(eqx.Module):
         """The size of the memory."""
         return self.head.weight.shape[-2]
 
-    def project(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch gates"]:
-        """Everything before the memory comes in."""
-        return self.gru.from_input(jax.nn.relu(self.encoder(x)))
-
     def step(
-        self, memory: Float[Array, "*batch H"], x: Float[Array, "*batch in"]
+        self, memory: Float[Array, "*batch H"], encoded: Float[Array, "*batch H"]
     ) -> tuple[Float[Array, "*batch H"], Float[Array, "*batch out"]]:
-        """One timestep."""
-        memory = self.gru(memory, self.project(x))
+        """One timestep, from what the encoder makes of it."""
+        memory = self.gru(memory, self.gru.from_input(jax.nn.relu(encoded)))
         return memory, self.head(memory)
 
-    def unroll(self, x: Float[Array, "T *batch in"]) -> Float[Array, "T *batch out"]:
+    def unroll(self, encoded: Float[Array, "T *batch H"]) -> Float[Array, "T *batch out"]:
         """A whole episode from an empty memory."""
-
-        def one_moment(memory: Array, projected: Array) -> tuple[Array, Array]:
-            memory = self.gru(memory, projected)
-            return memory, memory
-
-        empty = jnp.zeros((*x.shape[1:-1], self.hidden))
-        memories = jax.lax.scan(one_moment, empty, self.project(x), unroll=unrolled(x.shape[0]))[1]
-        return self.head(memories)
+        return self.head(self.gru.unroll(self.gru.from_input(jax.nn.relu(encoded))))
 
 
 class TeamNetwork(eqx.Module):
@@ -169,28 +235,38 @@ class TeamNetwork(eqx.Module):
         self, memory: Float[Array, "N H"], timestep: TimeStep
     ) -> tuple[Float[Array, "N H"], Float[Array, "N A"]]:
         """One timestep: the new memory and the scores."""
-        x = self._inputs(timestep.observation, timestep.previous_actions)
+        encoded = self._encode(timestep.observation, timestep.previous_actions)
         if self.share_parameters:
-            memory, heads = self.network.step(memory, x)
+            memory, heads = self.network.step(memory, encoded)
         else:
-            memory, heads = jax.vmap(RecurrentNetwork.step)(self.network, memory, x)
+            memory, heads = jax.vmap(RecurrentNetwork.step)(self.network, memory, encoded)
         return memory, self._scores(heads)
 
     def unroll(
         self, observation: Float[Array, "T B N O"], previous_actions: Int[Array, "T B N"]
     ) -> Float[Array, "T B N A"]:
         """The scores at every timestep of whole episodes."""
-        x = self._inputs(observation, previous_actions)
+        encoded = self._encode(observation, previous_actions)
         if self.share_parameters:
-            return self._scores(self.network.unroll(x))
-        return self._scores(jax.vmap(RecurrentNetwork.unroll, (0, 2), 2)(self.network, x))
+            return self._scores(self.network.unroll(encoded))
+        return self._scores(jax.vmap(RecurrentNetwork.unroll, (0, 2), 2)(self.network, encoded))
 
-    def _inputs(
+    def _encode(
         self, observation: Float[Array, "*batch N O"], previous_actions: Int[Array, "*batch N"]
-    ) -> Float[Array, "*batch N in"]:
-        last = jax.nn.one_hot(previous_actions, self.spec.num_actions)
-        who = jnp.broadcast_to(jnp.eye(self.spec.num_agents), (*last.shape[:-1], self.spec.num_agents))
-        return jnp.concatenate([observation, last, who], axis=-1)
+    ) -> Float[Array, "*batch N H"]:
+        """The encoder on an observation, the last action and who asks: the last two are one-hot codes."""
+        sizes = self.spec.observation_width, self.spec.observation_width + self.spec.num_actions
+        agents = jnp.arange(self.spec.num_agents)
+
+        def one(encoder: Dense, observation: Array, action: Array, agent: Array) -> Array:
+            by_observation, by_action, by_agent = jnp.split(encoder.weight, sizes)
+            codes = pick_rows(by_action, action) + pick_rows(by_agent, agent)
+            return observation @ by_observation + codes + encoder.bias
+
+        if self.share_parameters:
+            return one(self.network.encoder, observation, previous_actions, agents)
+        each = jax.vmap(one, (0, -2, -1, 0), -2)
+        return each(self.network.encoder, observation, previous_actions, agents)
 
     def _scores(self, heads: Float[Array, "*batch N out"]) -> Float[Array, "*batch N A"]:
         table = action_table(self.spec, self.factored)

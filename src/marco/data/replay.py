@@ -59,4 +59,10 @@ def add(buffer: Buffer, episodes: Episode) -> Buffer:
 def sample(key: PRNGKeyArray, buffer: Buffer, batch: int) -> Episode:
     """Draw a batch of episodes (axes T B) uniformly, with replacement, from those it holds."""
     rows = draw_below(key, buffer.size, (batch,))
-    return jax.tree.map(lambda ring: jnp.moveaxis(ring[rows], 0, 1), buffer.episodes)
+
+    def half(rows: Array) -> Episode:
+        return jax.tree.map(lambda ring: ring[rows], buffer.episodes)
+
+    # In a loop, or XLA fuses reading the ring with writing it, and then copies all of it at every update.
+    drawn = jax.lax.map(half, rows, batch_size=-(-batch // 2))
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), drawn)

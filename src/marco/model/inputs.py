@@ -17,11 +17,15 @@ ComponentName = Literal["dynamics", "reward", "observation", "termination", "ava
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
 
 
+MOST_DISTANCES = 1_000
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The inputs of each component.
 
     Distances are those between any two continuous features of the same width, at least two: mostly positions.
+    They grow with the square of the features, so that there are none where they would be more than a thousand.
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
     """
@@ -31,10 +35,8 @@ class Inputs:
 
     def state(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
         """s with its distances, of the available actions."""
-        if not self._pairs:
-            return s
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
-        return jnp.concatenate([s, jnp.stack(gaps, axis=-1)], axis=-1)
+        return jnp.concatenate([s, *gaps], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
@@ -51,7 +53,7 @@ class Inputs:
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
         """Which dimensions of a component's inputs are continuous, and have to be normalised."""
         state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_dimensions)
-        with_distances = np.concatenate([state, np.ones(len(self._pairs), bool)])
+        with_distances = np.concatenate([state, np.ones(self._num_distances, bool)])
         table = action_table(self.spec, factored=True)
         actions = np.zeros(table.shape[0] * table.shape[-1], bool)
         match name:
@@ -64,14 +66,22 @@ class Inputs:
         return tuple(np.concatenate(parts).tolist())
 
     @cached_property
-    def _pairs(self) -> list[tuple[slice, slice]]:
-        continuous = [
-            (feature.width, block)
+    def _pairs(self) -> list[tuple[Int[np.ndarray, "pairs width"], Int[np.ndarray, "pairs width"]]]:
+        """The columns of both ends of every distance, for each width of features."""
+        placed = [
+            (feature.width, np.arange(block.start, block.stop))
             for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True)
             if isinstance(feature, Continuous) and feature.width > 1
         ]
-        two = combinations(continuous, 2) if self.distances else ()
-        return [(left, right) for (width, left), (other, right) in two if width == other]
+        alike = [[columns for width, columns in placed if width == size] for size in {w for w, _ in placed}]
+        pairs = [list(combinations(columns, 2)) for columns in alike if len(columns) > 1]
+        if not self.distances or sum(map(len, pairs)) > MOST_DISTANCES:
+            return []
+        return [(np.array([a for a, _ in two]), np.array([b for _, b in two])) for two in pairs]
+
+    @property
+    def _num_distances(self) -> int:
+        return sum(len(left) for left, _ in self._pairs)
 
     def _actions(self, actions: Int[Array, "*batch N"]) -> Float[Array, "*batch dimensions"]:
         """A one-hot code per component of every agent's action; all zeros for no action."""
