@@ -65,7 +65,9 @@ def _printed(command: list[str]) -> float:
     done = subprocess.run([*PIN, *command], capture_output=True, text=True, check=False)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("SPEED")]
     if not lines:
-        raise RuntimeError(f"{' '.join(command)} printed no speed:\n{done.stdout[-500:]}{done.stderr[-2000:]}")
+        raise RuntimeError(
+            f"{' '.join(command)} printed no speed:\n{done.stdout[-500:]}{done.stderr[-2000:]}"
+        )
     return float(lines[-1][lines[-1].index("updates/s") - 1])
 
 

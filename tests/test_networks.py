@@ -46,7 +46,7 @@ def test_the_gradient_of_an_episode_is_that_of_its_steps(timesteps):
 
     value, slopes = jax.value_and_grad(at_once, (0, 1))(gru, projected)
     expected, expected_slopes = jax.value_and_grad(by_steps, (0, 1))(gru, projected)
-    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert value == pytest.approx(float(expected), rel=1e-4, abs=1e-4)
     for slope, wanted_slope in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected_slopes), strict=True):
         np.testing.assert_allclose(slope, wanted_slope, rtol=1e-4, atol=1e-5)
     assert jnp.abs(slopes[0].from_memory.weight).max() > 0.01

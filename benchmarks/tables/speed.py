@@ -62,8 +62,17 @@ def growth(results: Results) -> str:
             rows = [row for row in results.read(SPEED) if row["study"] == study]
             sizes = [size for (size,) in grouped(rows, "size")]
             cells = []
-            for side, what in (("fit", "seconds"), ("fit", "megabytes"), ("update", "seconds"), ("update", "megabytes")):
-                at = {row["size"]: row["value"] for row in rows if (row["side"], row["quantity"]) == (side, what)}
+            for side, what in (
+                ("fit", "seconds"),
+                ("fit", "megabytes"),
+                ("update", "seconds"),
+                ("update", "megabytes"),
+            ):
+                at = {
+                    row["size"]: row["value"]
+                    for row in rows
+                    if (row["side"], row["quantity"]) == (side, what)
+                }
                 cells.append(_growing(at))
             if sizes:
                 refused = [row["size"] for row in rows if row["quantity"] == "refused"]

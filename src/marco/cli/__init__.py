@@ -17,6 +17,7 @@ COMMANDS = {
     "play": "Show episodes of an environment, or of a trained team",
     "model": "Report how good the model of a run is",
     "worlds": "List the environments there are, and how to name your own",
+    "reproduce": "Run the paper's experiments again, and draw its figures",
     "solve": "Find the best team of a finite Dec-POMDP exactly",
     "rmax": "Learn a finite Dec-POMDP by Adapted R-MAX",
     "bound": "Compute the numbers of R-MAX's theorem",

@@ -1,0 +1,158 @@
+"""`marco reproduce`."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from marco.algorithm.config import PresetName
+from marco.cli.common import console
+from marco.cli.settings import parse
+from marco.compilation import keep_compiled
+from marco.optional import require
+from marco.reproduction.cells import STUDIES, Cell, StudyName, cell_named, cells_of
+from marco.reproduction.measure import measure
+from marco.reproduction.store import read
+
+PROG = "marco reproduce"
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run the paper's experiments again: what is missing is run, then figures and a page of tables are drawn.
+
+    Finished runs are kept in OUT/cells and not repeated; an interrupted study goes on. Figures are in
+    OUT/figures, the page is OUT.md.
+    """
+
+    study: Annotated[
+        Literal["results", "exploration", "bonus", "visitation", "models", "tabular", "all"],
+        tyro.conf.Positional,
+    ]
+    """Which experiment of the paper."""
+    preset: PresetName | None = None
+    """Run MARCO with this preset only; both, if not given."""
+    seeds: int = 10
+    """How many seeds, trained at once."""
+    first_seed: int = 0
+    """The first of them."""
+    out: Path = Path("reproduction")
+    """The folder."""
+    quick: bool = False
+    """Minutes instead of hours: the same path with networks and budgets so small that the numbers mean
+    nothing."""
+    jobs: int = 1
+    """How many cells to run side by side, each in a process of its own."""
+    run: bool = True
+    """Whether to run what is missing; --no-run draws from what there is."""
+    draw: bool = True
+    """Whether to draw; --no-draw only runs."""
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="CELL ...")] = ()
+    """Run only these cells of the study, by name."""
+
+
+def main(arguments: list[str]) -> None:
+    """Run, and draw."""
+    given = parse(Reproduce, arguments, PROG)
+    for name, least in (("seeds", 1), ("jobs", 1), ("first_seed", 0)):
+        if getattr(given, name) < least:
+            raise ValueError(
+                f"--{name.replace('_', '-')} must be at least {least}, got {getattr(given, name)}."
+            )
+    if given.draw:
+        require("rliable.library", "reproduce")  # before hours of runs
+    studies: tuple[StudyName, ...] = STUDIES if given.study == "all" else (given.study,)
+    cells = cells_of(studies, given.preset)
+    if given.only:
+        cells = [cell_named(name) for name in given.only]
+    if given.run:
+        run_missing(given, cells)
+    if given.draw:
+        from marco.reproduction.page import draw
+
+        page = draw(given.out, studies)
+        console.print(f"The page: {page}")
+
+
+def run_missing(given: Reproduce, cells: list[Cell]) -> None:
+    """Run the cells that are not there yet."""
+    seeds = tuple(range(given.first_seed, given.first_seed + given.seeds))
+    missing = [cell for cell in cells if not _is_done(given, cell, seeds)]
+    console.print(f"{len(cells)} cells, {len(missing)} to run.")
+    begun = time.perf_counter()
+    if given.jobs > 1 and len(missing) > 1:
+        _side_by_side(given, missing)
+    else:
+        keep_compiled()
+        for cell in missing:
+            measure(cell, seeds, given.out, given.quick, _say(begun))
+
+
+def _is_done(given: Reproduce, cell: Cell, seeds: tuple[int, ...]) -> bool:
+    path = given.out / "cells" / f"{cell.name}.csv"
+    if not path.exists():
+        return False
+    found = read(path)
+    if bool(found.facts.get("quick")) != given.quick:
+        raise ValueError(
+            f"{path} was made {'with' if found.facts.get('quick') else 'without'} --quick: choose another --out."
+        )
+    if found.seeds != list(seeds):
+        raise ValueError(f"{path} has the seeds {found.seeds}: ask for the same, or choose another --out.")
+    return True
+
+
+def _side_by_side(given: Reproduce, missing: list[Cell]) -> None:
+    """A process for each cell, so many at a time. One that fails does not stop the others."""
+    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    failed, lock = [], threading.Lock()
+
+    def one(cell: Cell) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "marco.cli",
+            "reproduce",
+            given.study,
+            "--no-draw",
+            "--only",
+            cell.name,
+        ]
+        command += [
+            "--out",
+            str(given.out),
+            "--seeds",
+            str(given.seeds),
+            "--first-seed",
+            str(given.first_seed),
+        ]
+        begun = time.perf_counter()
+        log = given.out / "runs" / f"{cell.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as file:
+            more = ["--quick"] if given.quick else []
+            done = subprocess.run([*command, *more], env=environment, stdout=file, stderr=file, check=False)
+        with lock:
+            if done.returncode:
+                failed.append(str(log))
+            ended = "failed" if done.returncode else "done"
+            console.print(f"{cell.name}: {ended} after {time.perf_counter() - begun:.0f} s")
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        list(pool.map(one, missing))
+    if failed:
+        raise ValueError(f"{len(failed)} of {len(missing)} cells failed, see {', '.join(failed)}.")
+
+
+def _say(begun: float):  # type: ignore[no-untyped-def]
+    def say(line: str) -> None:
+        console.print(f"{time.perf_counter() - begun:6.0f} s  {line}")
+
+    return say

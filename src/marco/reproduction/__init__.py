@@ -1,0 +1,9 @@
+"""The paper's experiments, run again: its figures and claims beside ours (`marco reproduce`).
+
+cells.py         what is run: every curve of every figure, with thresholds and claims
+measure.py       runs one of them, all seeds at once
+store.py         its rows, in a file that is redrawn without running
+statistics.py    means, interquartile means, samples to a threshold, with intervals
+figures.py       the paper's figures
+page.py          the page of tables and verdicts
+"""

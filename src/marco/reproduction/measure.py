@@ -1,0 +1,213 @@
+"""Run a cell with all seeds at once, and evaluate its teams in the true environment on the way."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+import marco
+from marco.algorithm.collect import observed_steps
+from marco.algorithm.events import Event
+from marco.algorithm.loop import Marco, MarcoState
+from marco.algorithm.model_free import ModelFree
+from marco.algorithm.precompile import compiled_ahead
+from marco.environments.base import Environment, FiniteEnvironment
+from marco.environments.registry import make
+from marco.evaluation import evaluate
+from marco.model.report.exact import reachable_pairs
+from marco.model.uncertainty import ObservedSteps, uncertainty
+from marco.model.views import make_view
+from marco.policies.base import EpsilonGreedy
+from marco.reproduction.cells import Cell, MarcoCell
+from marco.reproduction.store import QUANTILES, Row, read, write
+from marco.rollout import rollouts
+from marco.runs.checkpoint import alone
+from marco.runs.config import RunConfig
+from marco.runs.run import TEST_SEED, Run
+from marco.types import Episode
+
+TEST_EPISODES = 1_000
+PAIRS = 5_000
+"""Pairs (s, a) that a team meets in the true environment, as in the paper."""
+
+
+def measure(cell: Cell, seeds: tuple[int, ...], out: Path, quick: bool, say: Callable[[str], None]) -> None:
+    """Run a cell to its end, or go on with it, and write its rows."""
+    env = make(cell.world)
+    assert isinstance(env, Environment)
+    begun = time.perf_counter()
+    if isinstance(cell, MarcoCell):
+        rows, before = _marco(cell, env, seeds, out / "runs" / cell.name, quick, say)
+    else:
+        rows, before = _model_free(cell, env, seeds, quick, say), 0.0
+    seconds = round(before + time.perf_counter() - begun, 1)
+    write(out / "cells" / f"{cell.name}.csv", _facts(cell, seconds, quick), rows)
+
+
+def _model_free(
+    cell: Any, env: Environment, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]
+) -> list[Row]:
+    config = cell.quick(env.spec) if quick else cell.config(env.spec)
+    rows: list[Row] = []
+    for event, _ in ModelFree(env, config, seeds, TEST_EPISODES).run():
+        found = event.metrics
+        say(f"{cell.name}: {event.progress:.0%}, return {np.mean(found['return']):.3f}")
+        of_seeds = zip(seeds, found["samples"], found["return"], strict=True)
+        rows += [Row("train", seed, samples, samples, value) for seed, samples, value in of_seeds]
+    return rows
+
+
+def _marco(
+    cell: MarcoCell,
+    env: Environment,
+    seeds: tuple[int, ...],
+    folder: Path,
+    quick: bool,
+    say: Callable[[str], None],
+) -> tuple[list[Row], float]:
+    """The rows, and the seconds of earlier attempts."""
+    config = cell.quick(env.spec) if quick else cell.config(env.spec)
+    run = Run(folder, RunConfig(cell.world, "marco", config, seeds, TEST_EPISODES, preset=cell.preset), env)
+    if (folder / "config.json").exists():
+        run.check_same()
+    else:
+        run.create()
+    curve = Curve(cell, env, run.marco(), folder / "curve.csv")
+    with alone(folder), compiled_ahead(curve.marco) as events:
+        for event, state in events:
+            curve.add(event, state)
+            if event.over or event.phase == "final":
+                say(f"{cell.name}: {event.samples:,} samples, {event.phase} {event.progress:.0%}")
+    return curve.rows, curve.seconds_before
+
+
+class Curve:
+    """The rows of a run so far, kept in its folder."""
+
+    def __init__(self, cell: MarcoCell, env: Environment, algorithm: Marco, file: Path) -> None:
+        self.cell, self.env, self.marco, self._file = cell, env, algorithm, file
+        self._begun = time.perf_counter()
+        self.rows, self.seconds_before = self._read() if file.exists() else ([], 0.0)
+        self._steps = np.zeros(len(algorithm.seeds), int)
+        for row in self.rows:
+            self._steps[algorithm.seeds.index(row.seed)] = row.steps
+
+    def add(self, event: Event, state: MarcoState) -> None:
+        """Evaluate the teams, where there are new ones."""
+        if event.metrics and (event.phase == "final" or (event.phase == "team" and event.over)):
+            steps = self._steps + np.asarray(event.metrics["model_steps"], int)
+            found = [Row(*row) for row in self._evaluate(event, state, steps)]
+            if event.phase == "team" and self.cell.visits:
+                found = [
+                    row._replace(**visits)
+                    for row, visits in zip(found, self._visits(event.samples, state), strict=True)
+                ]
+            self.rows += found
+            if event.over:
+                self._steps = steps
+        elif event.phase == "done":
+            imagined = np.asarray(state.imagined).tolist()
+            kept = self._evaluate(event, state, self._steps)
+            self.rows += [Row(*row)._replace(imagined=own) for row, own in zip(kept, imagined, strict=True)]
+        if event.over:
+            self._write()
+
+    def _evaluate(self, event: Event, state: MarcoState, steps: Any) -> Iterator[tuple[Any, ...]]:
+        imagined = event.metrics.get("imagined_return", [None] * len(self.marco.seeds))
+        for index, seed in enumerate(self.marco.seeds):
+            policy = state.policy(self.marco.config, index)
+            value = evaluate(self.env, policy, TEST_EPISODES, TEST_SEED).mean
+            yield event.phase, seed, event.samples, int(steps[index]), value, imagined[index]
+
+    def _visits(self, samples: int, state: MarcoState) -> Iterator[dict[str, float]]:
+        """What the data cover, and how uncertain the model is about the pairs that the team meets.
+
+        The team acts as it would collect, with some random actions: greedily it meets a handful of pairs.
+        """
+        assert state.model is not None
+        model, config = state.model, self.marco.config
+        share = len(self._reachable)
+        for index, episodes in enumerate(self.marco.episodes(samples)):
+            policy = EpsilonGreedy(state.policy(config, index), jnp.float32(config.epsilon))
+            played = rollouts(jax.random.key(TEST_SEED), self.env, policy, PAIRS)
+            (steps,) = observed_steps(
+                make_view(config.view), self.env.spec, played, PAIRS * self.env.spec.horizon
+            )
+            real = np.flatnonzero(np.asarray(steps.real))[:PAIRS]
+            steps = jax.tree.map(lambda leaf, real=real: jnp.asarray(np.asarray(leaf)[real]), steps)
+            one = jax.tree.map(lambda leaf, index=index: leaf[index], model)
+            log = np.log(np.maximum(np.asarray(_r_tilde(one.models[0], config.bonus, steps)), 1e-12))
+            quantiles = dict(
+                zip(("r05", "r25", "r50", "r75", "r95"), np.quantile(log, QUANTILES), strict=True)
+            )
+            met = {
+                _key(s, a) for s, a in zip(np.asarray(steps.state), np.asarray(steps.actions), strict=True)
+            }
+            yield {"pairs": len(_pairs(episodes) & self._reachable) / share, "met": len(met) / share} | {
+                name: float(value) for name, value in quantiles.items()
+            }
+
+    @cached_property
+    def _reachable(self) -> set[bytes]:
+        assert isinstance(self.env, FiniteEnvironment)
+        pairs = reachable_pairs(self.env)
+        return {_key(s, a) for s, a in zip(pairs.state, pairs.actions, strict=True)}
+
+    def _write(self) -> None:
+        spent = self.seconds_before + time.perf_counter() - self._begun
+        write(self._file, {"seconds": round(spent, 1)}, self.rows)
+
+    def _read(self) -> tuple[list[Row], float]:
+        """What earlier attempts measured, but for a phase that was not finished."""
+        found = read(self._file)
+        return found.rows, float(found.facts["seconds"])
+
+
+def _r_tilde(model: Any, bonus: Any, steps: ObservedSteps) -> Float[np.ndarray, " pairs"]:
+    return np.asarray(_uncertainties(model, bonus, steps))
+
+
+@partial(jax.jit, static_argnames="bonus")
+def _uncertainties(model: Any, bonus: Any, steps: ObservedSteps) -> Any:
+    return jax.vmap(lambda *step: uncertainty(model, bonus, *step))(*steps[:-1])
+
+
+def _key(state: Any, actions: Any) -> bytes:
+    return np.asarray(state, np.float32).tobytes() + np.asarray(actions, np.int32).tobytes()
+
+
+def _pairs(episodes: Episode) -> set[bytes]:
+    mask = np.asarray(episodes.mask)
+    state, actions = np.asarray(episodes.state)[:-1][mask], np.asarray(episodes.actions)[mask]
+    return {_key(s, a) for s, a in zip(state, actions, strict=True)}
+
+
+def _facts(cell: Cell, seconds: float, quick: bool) -> dict[str, Any]:
+    return {
+        "cell": cell.name,
+        "commit": commit(),
+        "device": jax.devices()[0].device_kind,
+        "jax": jax.__version__,
+        "seconds": seconds,
+        **({"quick": True} if quick else {}),
+    }
+
+
+def commit() -> str:
+    """The commit of the program, or its version where there is no repository."""
+    if "MARCO_COMMIT" in os.environ:
+        return os.environ["MARCO_COMMIT"]
+    if (git := shutil.which("git")) is None:
+        return marco.__version__
+    command = [git, "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or marco.__version__

@@ -1,0 +1,136 @@
+"""What is said of runs: means and interquartile means, samples to a threshold and their ratio, with intervals.
+
+Intervals are 95% bootstrap intervals over seeds, by rliable (Agarwal et al., 2021), stratified by environment
+where there are several. A run that never reaches a threshold is censored: it counts as more samples than
+were spent, so that a median or a share is still right where a mean would not be.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from marco.optional import require
+from marco.reproduction.store import Measured, Row
+
+RESAMPLES = 2_000
+
+
+class Interval(NamedTuple):
+    """An estimate with its 95% interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{_plain(self.estimate)} ({_plain(self.low)} to {_plain(self.high)})"
+
+
+def _plain(value: float) -> str:
+    if not np.isfinite(value):
+        return "never" if value > 0 else "?"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def mean_and_iqm(values: Float[np.ndarray, " seeds"]) -> tuple[Interval, Interval]:
+    """The mean, and the mean of the middle half, of one score per seed."""
+    rliable, metrics = _rliable()
+    scores = {"one": np.asarray(values, float)[:, None]}
+    points, intervals = rliable.get_interval_estimates(
+        scores,
+        lambda x: np.array([metrics.aggregate_mean(x), metrics.aggregate_iqm(x)]),
+        reps=RESAMPLES,
+        random_state=np.random.RandomState(0),
+    )
+    both = zip(points["one"], *intervals["one"], strict=True)
+    mean, iqm = (Interval(*map(float, one)) for one in both)
+    return mean, iqm
+
+
+def improvement(
+    ours: Sequence[Float[np.ndarray, " seeds"]], theirs: Sequence[Float[np.ndarray, " seeds"]]
+) -> Interval:
+    """The probability that a run of ours is better than one of theirs, averaged over environments."""
+    rliable, metrics = _rliable()
+    runs = min(len(one) for one in (*ours, *theirs))
+    pair = tuple(np.stack([one[:runs] for one in side], axis=1) for side in (ours, theirs))
+    points, intervals = rliable.get_interval_estimates(
+        {"pair": pair},
+        lambda x, y: np.array([metrics.probability_of_improvement(x, y)]),
+        reps=RESAMPLES,
+        random_state=np.random.RandomState(0),
+    )
+    return Interval(float(points["pair"][0]), *(float(bound) for bound in intervals["pair"][:, 0]))
+
+
+def profile(
+    scores: dict[str, Float[np.ndarray, "seeds worlds"]], levels: Float[np.ndarray, " levels"]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """For each method the share of runs above each level, and its intervals."""
+    rliable, _ = _rliable()
+    profiles, intervals = rliable.create_performance_profile(scores, levels, reps=RESAMPLES)
+    return profiles, intervals
+
+
+def samples_to(rows: Sequence[Row], threshold: float) -> float:
+    """The samples after which a run first is at the threshold; infinite if it never is."""
+    reached = [row.samples for row in rows if row.value >= threshold]
+    return float(min(reached)) if reached else np.inf
+
+
+def samples_of_mean(measured: Measured, threshold: float) -> Interval:
+    """The samples after which the mean over seeds first is at the threshold, resampling seeds."""
+    curves = list(measured.curve().values())
+    samples = np.array([[row.samples for row in rows] for rows in curves], float)
+    values = np.array([[row.value for row in rows] for rows in curves])
+
+    def first(chosen: Any) -> float:
+        reached = values[chosen].mean(0) >= threshold - 1e-9
+        return float(samples[chosen].mean(0)[reached.argmax()]) if reached.any() else np.inf
+
+    return _bootstrap(first, len(curves))
+
+
+def ratio(fewer: float, measured: Measured, wanted: Float[np.ndarray, " seeds"]) -> Interval:
+    """How many times the samples `fewer` model-free needs for the mean of `wanted`, resampling both."""
+    curves = list(measured.curve().values())
+    samples = np.array([[row.samples for row in rows] for rows in curves], float)
+    values = np.array([[row.value for row in rows] for rows in curves])
+    draw = np.random.default_rng(1)
+
+    def one(chosen: Any) -> float:
+        target = wanted.mean() if chosen is None else draw.choice(wanted, len(wanted)).mean()
+        own = values if chosen is None else values[chosen]
+        reached = own.mean(0) >= target - 1e-9
+        return float(samples.mean(0)[reached.argmax()] / fewer) if reached.any() else np.inf
+
+    estimate = one(None)
+    draws = np.random.default_rng(0)
+    found = [one(draws.integers(0, len(curves), len(curves))) for _ in range(RESAMPLES)]
+    low, high = np.quantile(found, (0.025, 0.975), method="inverted_cdf")
+    return Interval(estimate, float(low), float(high))
+
+
+def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"]) -> Interval:
+    """Of the means, resampling both."""
+    draws = np.random.default_rng(0)
+    found = [
+        draws.choice(ours, len(ours)).mean() - draws.choice(theirs, len(theirs)).mean()
+        for _ in range(RESAMPLES)
+    ]
+    low, high = np.quantile(found, (0.025, 0.975))
+    return Interval(float(ours.mean() - theirs.mean()), float(low), float(high))
+
+
+def _bootstrap(statistic: Callable[[Any], float], size: int) -> Interval:
+    draws = np.random.default_rng(0)
+    found = [statistic(draws.integers(0, size, size)) for _ in range(RESAMPLES)]
+    # Not interpolated: between a number and never there is nothing.
+    low, high = np.quantile(found, (0.025, 0.975), method="inverted_cdf")
+    return Interval(statistic(np.arange(size)), float(low), float(high))
+
+
+def _rliable() -> tuple[Any, Any]:
+    return require("rliable.library", "reproduce"), require("rliable.metrics", "reproduce")
