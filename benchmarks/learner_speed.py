@@ -4,8 +4,8 @@
 
 The work is the same: GRU 64, batches of 32 episodes, replay 5,000, one update per episode; the clock is the
 processor's. JaxMARL's learners are scripts outside its package: FOLDER holds its `baselines/QLearning`
-(iql_rnn.py and qmix_rnn.py) as `jaxmarl/`, and `jaxmarl_speed.py`, which times them and prints the updates per
-second; PYTHON is one that has what they import. Without --jaxmarl only our side is measured.
+(iql_rnn.py and qmix_rnn.py) as `jaxmarl/`, and `jaxmarl_speed.py`, which times them and prints the updates
+per second; PYTHON is one that has what they import. Without --jaxmarl only our side is measured.
 """
 
 import argparse

@@ -59,8 +59,10 @@ def collect_missing(
     In a host environment it is one episode, kept step by step: those of an episode that breaks off are real.
     """
     if isinstance(env, Environment):
-        limits = [episode_limits(int(count), chunk, env.spec) for count in missing]
-        dataset.append(_play_batch(keys, env, policies, jnp.asarray(np.stack(limits))))
+        limits = np.stack([episode_limits(int(count), chunk, env.spec) for count in missing])
+        played = _play_batch(keys, env, policies, jnp.asarray(limits))
+        # Batches are of one shape, so that they are compiled once; what was not to be played is not kept.
+        dataset.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, limits.any(0)], played))
         return
     only, limit = jax.tree.map(lambda leaf: leaf[0], policies), int(missing[0])
     with during(f"episode {dataset.begun + 1} of the run"), dataset.recording(limit) as record:

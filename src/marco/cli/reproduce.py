@@ -46,8 +46,8 @@ class Reproduce:
     out: Path = Path("reproduction")
     """The folder."""
     quick: bool = False
-    """Minutes instead of hours: the same path with networks and budgets so small that the numbers mean
-    nothing."""
+    """Minutes instead of hours: a cell of each kind, with networks and budgets so small that the numbers
+    mean nothing."""
     jobs: int = 1
     """How many cells to run side by side, each in a process of its own."""
     run: bool = True
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
     if given.draw:
         require("rliable.library", "reproduce")  # before hours of runs
     studies: tuple[StudyName, ...] = STUDIES if given.study == "all" else (given.study,)
-    cells = cells_of(studies, given.preset)
+    cells = cells_of(studies, given.preset, given.quick)
     if given.only:
         cells = [cell_named(name) for name in given.only]
     if given.run:
@@ -101,11 +101,13 @@ def _is_done(given: Reproduce, cell: Cell, seeds: tuple[int, ...]) -> bool:
         return False
     found = read(path)
     if bool(found.facts.get("quick")) != given.quick:
+        how = "with" if found.facts.get("quick") else "without"
+        raise ValueError(f"{path} was made {how} --quick: choose another --out.")
+    if len(found.seeds) < len(seeds):
         raise ValueError(
-            f"{path} was made {'with' if found.facts.get('quick') else 'without'} --quick: choose another --out."
+            f"{path} has only {len(found.seeds)} seeds, --seeds asks for {len(seeds)}: delete it, or choose "
+            "another --out."
         )
-    if found.seeds != list(seeds):
-        raise ValueError(f"{path} has the seeds {found.seeds}: ask for the same, or choose another --out.")
     return True
 
 

@@ -25,7 +25,7 @@ class Inputs:
     """The inputs of each component.
 
     Distances are those between any two continuous features of the same width, at least two: mostly positions.
-    They grow with the square of the features, so that there are none where they would be more than a thousand.
+    They grow with the square of the features: where they would be more than a thousand, there are none.
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
     """

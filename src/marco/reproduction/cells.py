@@ -14,6 +14,7 @@ from marco.learners.mappo import MAPPO
 from marco.learners.presets import make_learner
 from marco.learners.q_learning import QLearner
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
+from marco.tabular.rmax import Method, PosteriorSampling, RandomExploration, RMax
 from marco.types import Spec
 
 StudyName = Literal["results", "exploration", "bonus", "visitation", "models", "tabular"]
@@ -123,7 +124,22 @@ class ModelFreeCell:
         return ModelFreeConfig(_small(self.learner, few), 100 * spec.horizon, 50 * spec.horizon)
 
 
-Cell = MarcoCell | ModelFreeCell
+@dataclass(frozen=True)
+class TabularCell:
+    """Adapted R-MAX, or what it is compared with, in a finite Dec-POMDP."""
+
+    name: str
+    world: str
+    horizon: int
+    episodes: int
+    title: str
+    how: Method
+
+    preset = "theory"
+    method = "tabular"
+
+
+Cell = MarcoCell | ModelFreeCell | TabularCell
 
 
 def _small(learner: Any, changes: dict[str, Any]) -> Any:
@@ -136,7 +152,7 @@ def _small_model(model: ModelConfig) -> ModelConfig:
         return replace(predictor, hidden=(8,) * len(predictor.hidden), training=None)
 
     names = ("dynamics", "reward", "observation", "termination", "available")
-    parts = {name: small(getattr(model, name)) for name in names}
+    parts: dict[str, Any] = {name: small(getattr(model, name)) for name in names}
     return replace(model, **parts, training=FitConfig(max_epochs=2, min_steps_per_epoch=5))
 
 
@@ -180,6 +196,8 @@ def _results() -> list[Cell]:
         if isinstance(tuned, MAPPO):
             cells.append(ModelFreeCell(f"{world}-free-mappo", world, tuned, free, "MAPPO, tuned"))
             tuned = make_learner("sample-efficient", make(world).spec, name.mixer)
+            assert isinstance(tuned, QLearner)
+            tuned = replace(tuned, factored=True)
         cells.append(ModelFreeCell(f"{world}-free-tuned", world, tuned, free, f"{learner}, tuned"))
         assert isinstance(tuned, QLearner)
         for ratio in RATIOS:
@@ -229,6 +247,24 @@ def _readings() -> list[MarcoCell]:
     ]
 
 
+def _tabular() -> list[Cell]:
+    """Samples to within 5% of the optimum, by method."""
+    problems = {"recycling": (4, 2_000, 2.0), "gridsmall": (3, 10_000, 2.0)}
+    cells: list[Cell] = []
+    for problem, (horizon, episodes, seconds) in problems.items():
+        methods: dict[str, tuple[str, Method]] = {
+            "rmax-1": ("Adapted R-MAX, m = 1", RMax(1, "absorbing", seconds)),
+            "rmax-5": ("Adapted R-MAX, m = 5", RMax(5, "absorbing", seconds)),
+            "random": ("random exploration", RandomExploration(seconds)),
+            "psrl": ("posterior sampling", PosteriorSampling(seconds=seconds)),
+        }
+        cells += [
+            TabularCell(f"tabular-{problem}-{name}", problem, horizon, episodes, title, how)
+            for name, (title, how) in methods.items()
+        ]
+    return cells
+
+
 PAPER_BRIDGE = _ablations("paper", PAPER_BUDGET["bridge"])
 DEFAULT_BRIDGE = _ablations("default", DEFAULT_BUDGETS["bridge"][-1])
 RESULTS = _results()
@@ -254,17 +290,29 @@ CELLS_OF: dict[StudyName, list[Cell]] = {
         MarcoCell("delayed-default", "delayed", "default", DELAYED_BUDGET, "MARCO, default"),
         *_views("delayed", "default", DELAYED_BUDGET),
     ],
-    "tabular": [],
+    "tabular": _tabular(),
 }
 
 
-def cells_of(studies: tuple[StudyName, ...], preset: PresetName | None = None) -> list[Cell]:
+QUICK = (
+    *("switch-paper", "switch-default-1000", "switch-free-paper", "switch-free-tuned"),
+    *("bridge-paper", "bridge-paper-team", "bridge-paper-lam-0"),
+    *("delayed-default", "delayed-default-joint-observation"),
+    *("tabular-recycling-rmax-1", "tabular-recycling-random"),
+)
+"""One cell of each kind: what --quick runs."""
+
+
+def cells_of(
+    studies: tuple[StudyName, ...], preset: PresetName | None = None, quick: bool = False
+) -> list[Cell]:
     """The cells of some studies, each once; of MARCO's only those of a preset, if one is given."""
     found = {cell.name: cell for study in studies for cell in CELLS_OF[study]}
     return [
         cell
         for cell in found.values()
-        if preset is None or not isinstance(cell, MarcoCell) or cell.preset == preset
+        if (preset is None or not isinstance(cell, MarcoCell) or cell.preset == preset)
+        and (not quick or cell.name in QUICK)
     ]
 
 

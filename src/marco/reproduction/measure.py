@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from marco.model.report.exact import reachable_pairs
 from marco.model.uncertainty import ObservedSteps, uncertainty
 from marco.model.views import make_view
 from marco.policies.base import EpsilonGreedy
-from marco.reproduction.cells import Cell, MarcoCell
+from marco.reproduction.cells import Cell, MarcoCell, ModelFreeCell, TabularCell
 from marco.reproduction.store import QUANTILES, Row, read, write
 from marco.rollout import rollouts
 from marco.runs.checkpoint import alone
 from marco.runs.config import RunConfig
 from marco.runs.run import TEST_SEED, Run
+from marco.tabular import load, solve
+from marco.tabular.rmax import learn, make_task
 from marco.types import Episode
 
 TEST_EPISODES = 1_000
@@ -42,19 +45,48 @@ PAIRS = 5_000
 
 def measure(cell: Cell, seeds: tuple[int, ...], out: Path, quick: bool, say: Callable[[str], None]) -> None:
     """Run a cell to its end, or go on with it, and write its rows."""
-    env = make(cell.world)
-    assert isinstance(env, Environment)
-    begun = time.perf_counter()
-    if isinstance(cell, MarcoCell):
-        rows, before = _marco(cell, env, seeds, out / "runs" / cell.name, quick, say)
+    begun, before = time.perf_counter(), 0.0
+    if isinstance(cell, TabularCell):
+        rows = _tabular(cell, seeds, quick, say)
     else:
-        rows, before = _model_free(cell, env, seeds, quick, say), 0.0
+        env = make(cell.world)
+        assert isinstance(env, Environment)
+        if isinstance(cell, MarcoCell):
+            rows, before = _marco(cell, env, seeds, out / "runs" / cell.name, quick, say)
+        else:
+            rows = _model_free(cell, env, seeds, quick, say)
     seconds = round(before + time.perf_counter() - begun, 1)
     write(out / "cells" / f"{cell.name}.csv", _facts(cell, seconds, quick), rows)
 
 
+def _tabular(cell: TabularCell, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]) -> list[Row]:
+    """A row for every plan: the exact value of its team, in shares of the optimum."""
+    problem = load(cell.world)
+    task, steps = make_task(problem), problem.steps(cell.horizon)
+    optimum = solve(problem.dynamics, steps).lower
+    rows: list[Row] = []
+    for seed in seeds:
+        episodes = 20 if quick else cell.episodes
+        run = learn(np.random.default_rng(seed), task, steps, cell.how, episodes, optimum)
+        ends = np.cumsum([phase.samples for phase in run.phases])
+        begins = [0, *map(int, ends[:-1])]
+        of_run = [
+            Row("train", seed, begin, begin, (optimum - phase.regret) / optimum)
+            for begin, phase in zip(begins, run.phases, strict=True)
+        ]
+        rows += _changes(of_run)
+        say(f"{cell.name}: seed {seed}, {run.samples} samples")
+    return rows
+
+
+def _changes(rows: list[Row]) -> list[Row]:
+    """Without the rows that say what the row before them says, but for the last."""
+    kept = [row for before, row in pairwise(rows) if abs(row.value - before.value) > 1e-9]
+    return [rows[0], *kept, *([] if kept and kept[-1] is rows[-1] else rows[-1:])]
+
+
 def _model_free(
-    cell: Any, env: Environment, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]
+    cell: ModelFreeCell, env: Environment, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]
 ) -> list[Row]:
     config = cell.quick(env.spec) if quick else cell.config(env.spec)
     rows: list[Row] = []
@@ -128,7 +160,7 @@ class Curve:
             value = evaluate(self.env, policy, TEST_EPISODES, TEST_SEED).mean
             yield event.phase, seed, event.samples, int(steps[index]), value, imagined[index]
 
-    def _visits(self, samples: int, state: MarcoState) -> Iterator[dict[str, float]]:
+    def _visits(self, samples: int, state: MarcoState) -> Iterator[dict[str, Any]]:
         """What the data cover, and how uncertain the model is about the pairs that the team meets.
 
         The team acts as it would collect, with some random actions: greedily it meets a handful of pairs.

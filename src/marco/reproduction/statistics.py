@@ -1,10 +1,11 @@
-"""What is said of runs: means and interquartile means, samples to a threshold and their ratio, with intervals.
+"""What is said of runs: means, interquartile means, samples to a threshold and their ratio, with intervals.
 
 Intervals are 95% bootstrap intervals over seeds, by rliable (Agarwal et al., 2021), stratified by environment
 where there are several. A run that never reaches a threshold is censored: it counts as more samples than
 were spent, so that a median or a share is still right where a mean would not be.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def samples_of_mean(measured: Measured, threshold: float) -> Interval:
     return _bootstrap(first, len(curves))
 
 
-def ratio(fewer: float, measured: Measured, wanted: Float[np.ndarray, " seeds"]) -> Interval:
+def ratio(fewer: int, measured: Measured, wanted: Float[np.ndarray, " seeds"]) -> Interval:
     """How many times the samples `fewer` model-free needs for the mean of `wanted`, resampling both."""
     curves = list(measured.curve().values())
     samples = np.array([[row.samples for row in rows] for rows in curves], float)
@@ -133,4 +134,5 @@ def _bootstrap(statistic: Callable[[Any], float], size: int) -> Interval:
 
 
 def _rliable() -> tuple[Any, Any]:
+    warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's own call
     return require("rliable.library", "reproduce"), require("rliable.metrics", "reproduce")

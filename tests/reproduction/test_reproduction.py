@@ -1,0 +1,217 @@
+"""The paper's experiments: what is run, what is said of it, and that all of it can be run."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from marco.cli import main
+from marco.environments.registry import make
+from marco.reproduction import page
+from marco.reproduction.cells import (
+    BATCH,
+    QUICK,
+    STUDIES,
+    MarcoCell,
+    ModelFreeCell,
+    TabularCell,
+    cell_named,
+    cells_of,
+)
+from marco.reproduction.measure import _changes
+from marco.reproduction.statistics import (
+    Interval,
+    difference,
+    improvement,
+    mean_and_iqm,
+    ratio,
+    samples_of_mean,
+    samples_to,
+)
+from marco.reproduction.store import Measured, Row, read, write
+
+
+def curve(*values, first=100):
+    """Runs whose values are given at every `first` samples."""
+    return [
+        Row("train", seed, first * (i + 1), first * (i + 1), value)
+        for seed, run in enumerate(values)
+        for i, value in enumerate(run)
+    ]
+
+
+def measured(*values, **options):
+    return Measured({"commit": "abc", "device": "cpu"}, curve(*values, **options))
+
+
+def finished(values, samples=10):
+    rows = [Row("done", seed, samples, 50, value) for seed, value in enumerate(values)]
+    return Measured({"commit": "abc", "device": "cpu"}, rows)
+
+
+def test_every_cell_has_settings_that_can_be_run():
+    for cell in cells_of(STUDIES):
+        if not isinstance(cell, TabularCell):
+            spec = make(cell.world).spec
+            assert cell.config(spec).samples == cell.samples
+            cell.quick(spec)
+    assert len({cell.name for cell in cells_of(STUDIES)}) == len(cells_of(STUDIES))
+    assert all(cell_named(name) for name in QUICK)
+
+
+def test_the_papers_learners_play_side_by_side_with_as_many_updates_per_episode():
+    spec = make("bridge").spec
+    cell = cell_named("bridge-paper")
+    assert isinstance(cell, MarcoCell)
+    config, plain = cell.config(spec), replace(cell, preset="default").config(spec)
+    for learner in (config.team, config.explorer):
+        assert learner.episodes_per_update == learner.gradient_steps == BATCH
+        assert learner.target_update_interval * BATCH == 200
+    assert config.final_updates * BATCH == 40_000
+    assert plain.restarts
+    assert not config.restarts
+
+
+def test_more_updates_per_episode_have_smaller_budgets():
+    four, sixteen = cell_named("bridge-free-tuned-4"), cell_named("bridge-free-tuned-16")
+    assert isinstance(four, ModelFreeCell)
+    assert isinstance(sixteen, ModelFreeCell)
+    assert (four.learner.gradient_steps, four.samples) == (4, 250_000)
+    assert (sixteen.learner.gradient_steps, sixteen.samples) == (16, 62_500)
+
+
+def test_an_unknown_cell_is_refused_by_name():
+    with pytest.raises(ValueError, match="there is no cell 'bridge'"):
+        cell_named("bridge")
+
+
+def test_cells_are_read_as_they_were_written(tmp_path):
+    visits = (0.5, 0.1, -9.0, -8.0, -7.0, -6.0, -5.0)
+    rows = [Row("team", 3, 10, 20, 0.25, None, *visits), Row("done", 3, 10, 30, 1.0)]
+    write(tmp_path / "a" / "cell.csv", {"commit": "abc"}, rows)
+    assert read(tmp_path / "a" / "cell.csv") == Measured({"commit": "abc"}, rows)
+
+
+def test_a_damaged_cell_is_named(tmp_path):
+    (tmp_path / "cell.csv").write_text("# {\nphase,seed\n")
+    with pytest.raises(ValueError, match=r"cell\.csv is damaged .* delete it"):
+        read(tmp_path / "cell.csv")
+
+
+def test_means_and_the_middle_half():
+    mean, iqm = mean_and_iqm(np.array([0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0]))
+    assert mean.estimate == pytest.approx(2.0)
+    assert iqm == Interval(1.0, *iqm[1:])
+    assert mean.low < 2.0 < mean.high
+
+
+def test_a_run_that_never_gets_there_is_censored():
+    runs = measured([0.1, 0.6, 0.4], [0.1, 0.2, 0.3])
+    each = [samples_to(rows, 0.5) for rows in runs.curve().values()]
+    assert each == [200.0, np.inf]
+    assert samples_of_mean(runs, 0.5).estimate == np.inf
+    assert samples_of_mean(runs, 0.35).estimate == 200.0
+    assert str(samples_of_mean(runs, 0.35)).endswith("never)")
+
+
+def test_ratio_by_hand():
+    """Both runs pass 0.5 at 400 samples, MARCO has it from 20: twenty times fewer."""
+    found = ratio(20, measured([0.0, 0.2, 0.4, 0.5], [0.0, 0.2, 0.4, 0.5]), np.array([0.5, 0.5]))
+    assert found == Interval(20.0, 20.0, 20.0)
+    assert ratio(20, measured([0.0, 0.4]), np.array([0.5])).estimate == np.inf
+
+
+def test_difference_and_improvement():
+    gap = difference(np.array([1.0, 3.0]), np.array([0.0, 1.0]))
+    assert gap.estimate == 1.5
+    assert gap.low == pytest.approx(0.0)
+    assert gap.high == pytest.approx(3.0)
+    better = improvement([np.array([1.0, 1.0])], [np.array([0.0, 0.0])])
+    assert better == Interval(1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("many", "verdict"),
+    [(300, page.BETTER), (200, page.REPRODUCED), (100, page.NOT)],
+)
+def test_a_factor_is_judged_by_its_interval(many, verdict):
+    """The paper: 20 times fewer. MARCO has 0.5 from 10 samples, model-free from `many`."""
+    cell, free = cell_named("switch-paper"), cell_named("switch-free-paper")
+    found = {
+        cell.name: (cell, finished([0.5, 0.5])),
+        free.name: (free, measured([0.0, 0.5, 0.6], [0.0, 0.5, 0.6], first=many // 2)),
+    }
+    claims = {(claim.claim, claim.preset): claim for claim in page.claims(found)}
+    assert claims["`switch`: 20 times fewer samples than model-free", "paper"].verdict == verdict
+    assert claims["`switch`: 20 times fewer samples than model-free", "default"].verdict == page.NOT_RUN
+    final = claims["`switch`: matches model-free's final return", "paper"]
+    assert final.verdict == page.NOT
+
+
+@pytest.mark.parametrize(
+    ("without", "verdict"), [([0.0, 0.1, 0.0], page.REPRODUCED), ([0.74, 0.6, 0.9], page.NOT)]
+)
+def test_an_ablation_is_judged_by_its_difference(without, verdict):
+    base, other = cell_named("bridge-paper"), cell_named("bridge-paper-lam-0")
+    found = {base.name: (base, finished([0.74, 0.7, 0.72])), other.name: (other, finished(without))}
+    claims = [claim for claim in page.claims(found) if claim.study == "bonus" and claim.preset == "paper"]
+    assert [claim.verdict for claim in claims] == [verdict]
+
+
+def test_repeated_values_of_a_plan_are_left_out():
+    rows = curve([0.1, 0.1, 0.5, 0.5, 0.5])
+    assert [(row.samples, row.value) for row in _changes(rows)] == [(100, 0.1), (300, 0.5), (500, 0.5)]
+
+
+@pytest.fixture
+def run_marco(monkeypatch, capsys):
+    """The command in this process: what it prints."""
+
+    def run(*arguments, fails=False):
+        monkeypatch.setattr(sys, "argv", ["marco", *arguments])
+        if fails:
+            with pytest.raises(SystemExit):
+                main()
+        else:
+            main()
+        shown = capsys.readouterr()
+        return shown.out + shown.err
+
+    return run
+
+
+QUICKLY = ["reproduce", "all", "--quick", "--seeds", "2"]
+
+
+def test_a_study_runs_draws_and_goes_on(run_marco, tmp_path):
+    """Interrupted after its first cell; then it goes on, draws, and redraws without running."""
+    out = ["--out", str(tmp_path / "found")]
+    only = ["switch-default-1000", "switch-free-paper", "tabular-recycling-random"]
+    run_marco(*QUICKLY, *out, "--no-draw", "--only", only[1])
+    first = (tmp_path / "found" / "cells" / f"{only[1]}.csv").read_bytes()
+    shown = run_marco(*QUICKLY, *out, "--only", *only)
+    assert "3 cells, 2 to run." in shown
+    assert (tmp_path / "found" / "cells" / f"{only[1]}.csv").read_bytes() == first
+    text = (tmp_path / "found.md").read_text()
+    assert "these numbers mean nothing" in text
+    assert {path.stem for path in (tmp_path / "found" / "figures").glob("*.png")} >= {"results", "tabular"}
+    tasks = json.loads((tmp_path / "found" / "marl-eval.json").read_text())["marco"]
+    run = tasks["switch"]["switch-default-1000"]["seed_1"]
+    assert run["absolute_metrics"]["return"] == run[f"step_{len(run) - 2}"]["return"]
+    run_marco(*QUICKLY, *out, "--no-run")
+    assert (tmp_path / "found.md").read_text() == text
+
+
+def test_what_was_made_quickly_is_not_mixed_with_the_rest(run_marco, tmp_path):
+    facts = {"commit": "a", "device": "cpu", "quick": True}
+    write(tmp_path / "cells" / "switch-free-paper.csv", facts, curve([0.0]))
+    only = ["--out", str(tmp_path), "--only", "switch-free-paper"]
+    shown = run_marco("reproduce", "results", *only, fails=True)
+    assert "was made with --quick" in shown
+
+
+def test_nothing_to_draw_is_said(run_marco, tmp_path):
+    shown = run_marco("reproduce", "results", "--no-run", "--out", str(tmp_path), fails=True)
+    assert "there is nothing to draw" in shown
