@@ -154,7 +154,8 @@ def main() -> None:
         parser.error(f"no such quantity: {', '.join(sorted(unknown))}; there are {', '.join(SIZES)}.")
     if len(given.quantities) > 1:  # each in a process of its own: all programs of one are too many for LLVM
         for quantity in given.quantities:
-            options = ["--minutes", str(given.minutes), "--out", str(given.out)]
+            options = ["--minutes", str(given.minutes)]
+            options += [] if given.out == RESULTS else ["--out", str(given.out)]
             subprocess.run([sys.executable, __file__, quantity, *options], check=False)
         return
     machine = jax.devices()[0].platform

@@ -205,7 +205,7 @@ def _values(row: Texts, columns: tuple[str, ...]) -> tuple[str, ...]:
 def own_source() -> Row:
     """The provenance of this process: command, date, commit, machine and versions, under a short name."""
     facts = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         **machine(),

@@ -122,6 +122,7 @@ def _other_tables(results: Results) -> dict[str, str]:
         "model_seconds": models.model_seconds(results),
         "throughput": speed.throughput(results),
         "learner_speed": speed.learner_speed(results),
+        "growth": speed.growth(results),
         "gpu_speed": speed.gpu_speed(results, "switch-iql-paper", "bridge-vdn-paper", "reference-qmix-paper"),
         "solver": tabular.solver(results),
         "rmax": tabular.rmax(results),

@@ -149,9 +149,12 @@ def _headline(cell: Cell) -> bool:
 
 
 def _curves(axis: Any, own: list[tuple[Cell, Measured]], horizontal: str) -> None:
-    titles: dict[str, Any] = {}
+    titles: dict[str, Any] = {"MARCO, paper": COLOURS[0], "MARCO, default": COLOURS[3]}
+    others = iter(COLOURS[1:3] + COLOURS[4:])
     for cell, measured in own:
-        colour = titles.setdefault(cell.title, COLOURS[len(titles) % 10])
+        if cell.title not in titles:
+            titles[cell.title] = next(others)
+        colour = titles[cell.title]
         seen = cell.title in axis.get_legend_handles_labels()[1]
         if isinstance(cell, MarcoCell) and horizontal == "samples":
             _final_point(axis, measured, colour, None if seen else cell.title)
