@@ -6,7 +6,7 @@ From a small problem (2 agents, 1 seed, 5 members, horizon 20, a state of 20 col
 quantity is made larger, the others stay. For each size two things are timed, compilation apart: one pass of
 every component of the default model over the data, and one update of VDN with 16 episodes in the model. The
 memory is what XLA reserves for them. A quantity stops growing after so many minutes, or where a size is
-refused; the row says so.
+refused.
 """
 
 import argparse

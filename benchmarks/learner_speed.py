@@ -113,7 +113,8 @@ def main() -> None:
             for side, values in sides.items()
             for repeat, value in enumerate(values)
         ]
-        Results(given.out).add(SPEED, rows)
+        if given.jaxmarl:  # one side alone is not to stand in the place of both
+            Results(given.out).add(SPEED, rows)
         speeds = [f"{median(values):.0f}" if values else "" for values in sides.values()]
         ratios = [a / b for a, b in zip(sides["marco"], sides["jaxmarl"], strict=False)]
         table.add_row(world, learner, *speeds, f"{median(ratios):.2f}" if ratios else "")

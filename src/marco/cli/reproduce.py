@@ -18,7 +18,7 @@ from marco.cli.settings import parse
 from marco.compilation import keep_compiled
 from marco.optional import require
 from marco.reproduction.cells import STUDIES, Cell, StudyName, cell_named, cells_of
-from marco.reproduction.measure import measure
+from marco.reproduction.measure import measure, settings
 from marco.reproduction.store import read
 
 PROG = "marco reproduce"
@@ -103,11 +103,13 @@ def _is_done(given: Reproduce, cell: Cell, seeds: tuple[int, ...]) -> bool:
     if bool(found.facts.get("quick")) != given.quick:
         how = "with" if found.facts.get("quick") else "without"
         raise ValueError(f"{path} was made {how} --quick: choose another --out.")
-    if len(found.seeds) < len(seeds):
-        raise ValueError(
-            f"{path} has only {len(found.seeds)} seeds, --seeds asks for {len(seeds)}: delete it, or choose "
-            "another --out."
-        )
+    if "from" in found.facts:  # by an earlier study, as the page says
+        return True
+    again = f"delete it and {given.out / 'runs' / cell.name}, or choose another --out"
+    if not set(seeds) <= set(found.seeds):
+        raise ValueError(f"{path} has the seeds {found.seeds}, and not all that are asked for: {again}.")
+    if found.facts.get("settings") != settings(cell, given.quick):
+        raise ValueError(f"{path} was measured with other settings than this version has: {again}.")
     return True
 
 

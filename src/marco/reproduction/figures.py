@@ -10,14 +10,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from marco.reproduction.cells import DEFAULT_BUDGETS, WORLDS, Cell, MarcoCell, TabularCell
+from marco.reproduction.cells import DEFAULT_BUDGETS, RANGE, WORLDS, Cell, MarcoCell, TabularCell
 from marco.reproduction.statistics import profile
 from marco.reproduction.store import Measured, Row
 
 Found = dict[str, tuple[Cell, Measured]]
 COLOURS = plt.get_cmap("tab10").colors
-SCORES = {"switch": (-0.5, 0.7407), "bridge": (-0.1, 0.7407), "reference": (-28.3, -7.5)}
-"""What counts as 0 and as 1 in a performance profile: about random play, and the best known."""
 
 
 def draw_results(found: Found, path: Path) -> None:
@@ -137,7 +135,7 @@ def draw_profiles(found: Found, path: Path) -> None:
 
 def normalised(world: str, values: Any) -> Any:
     """Returns as scores from 0 to about 1."""
-    low, high = SCORES[world]
+    low, high = RANGE[world]
     return (np.asarray(values) - low) / (high - low)
 
 

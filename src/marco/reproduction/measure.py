@@ -1,12 +1,13 @@
 """Run a cell with all seeds at once, and evaluate its teams in the true environment on the way."""
 
+import hashlib
 import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from jaxtyping import Float
 import marco
 from marco.algorithm.collect import observed_steps
 from marco.algorithm.events import Event
-from marco.algorithm.loop import Marco, MarcoState
+from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.model_free import ModelFree
 from marco.algorithm.precompile import compiled_ahead
 from marco.environments.base import Environment, FiniteEnvironment
@@ -27,11 +28,11 @@ from marco.evaluation import evaluate
 from marco.model.report.exact import reachable_pairs
 from marco.model.uncertainty import ObservedSteps, uncertainty
 from marco.model.views import make_view
-from marco.policies.base import EpsilonGreedy
+from marco.policies.base import EpsilonGreedy, Policy
 from marco.reproduction.cells import Cell, MarcoCell, ModelFreeCell, TabularCell
 from marco.reproduction.store import QUANTILES, Row, read, write
 from marco.rollout import rollouts
-from marco.runs.checkpoint import alone
+from marco.runs.checkpoint import alone, read_events
 from marco.runs.config import RunConfig
 from marco.runs.run import TEST_SEED, Run
 from marco.tabular import load, solve
@@ -56,7 +57,19 @@ def measure(cell: Cell, seeds: tuple[int, ...], out: Path, quick: bool, say: Cal
         else:
             rows = _model_free(cell, env, seeds, quick, say)
     seconds = round(before + time.perf_counter() - begun, 1)
-    write(out / "cells" / f"{cell.name}.csv", _facts(cell, seconds, quick), rows)
+    facts: dict[str, Any] = {"cell": cell.name, "settings": settings(cell, quick), "commit": commit()}
+    facts |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "seconds": seconds}
+    write(out / "cells" / f"{cell.name}.csv", facts | ({"quick": True} if quick else {}), rows)
+
+
+def settings(cell: Cell, quick: bool) -> str:
+    """A digest of everything that a cell is made from."""
+    if isinstance(cell, TabularCell):
+        made: Any = cell
+    else:
+        spec = make(cell.world).spec
+        made = (spec, cell.quick(spec) if quick else cell.config(spec))
+    return hashlib.sha256(repr(made).encode()).hexdigest()[:12]
 
 
 def _tabular(cell: TabularCell, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]) -> list[Row]:
@@ -82,7 +95,8 @@ def _tabular(cell: TabularCell, seeds: tuple[int, ...], quick: bool, say: Callab
 def _changes(rows: list[Row]) -> list[Row]:
     """Without the rows that say what the row before them says, but for the last."""
     kept = [row for before, row in pairwise(rows) if abs(row.value - before.value) > 1e-9]
-    return [rows[0], *kept, *([] if kept and kept[-1] is rows[-1] else rows[-1:])]
+    last = rows[-1:] if rows[-1] is not (kept[-1] if kept else rows[0]) else []
+    return [rows[0], *kept, *last]
 
 
 def _model_free(
@@ -113,25 +127,27 @@ def _marco(
         run.check_same()
     else:
         run.create()
-    curve = Curve(cell, env, run.marco(), folder / "curve.csv")
-    with alone(folder), compiled_ahead(curve.marco) as events:
-        for event, state in events:
-            curve.add(event, state)
-            if event.over or event.phase == "final":
-                say(f"{cell.name}: {event.samples:,} samples, {event.phase} {event.progress:.0%}")
+    with alone(folder):
+        curve = Curve(cell, env, run.marco(), folder)
+        with compiled_ahead(curve.marco) as events:
+            for event, state in events:
+                curve.add(event, state)
+                if event.over or event.phase == "final":
+                    say(f"{cell.name}: {event.samples:,} samples, {event.phase} {event.progress:.0%}")
     return curve.rows, curve.seconds_before
 
 
 class Curve:
     """The rows of a run so far, kept in its folder."""
 
-    def __init__(self, cell: MarcoCell, env: Environment, algorithm: Marco, file: Path) -> None:
-        self.cell, self.env, self.marco, self._file = cell, env, algorithm, file
+    def __init__(self, cell: MarcoCell, env: Environment, algorithm: Marco, folder: Path) -> None:
+        self.cell, self.env, self.marco, self._folder = cell, env, algorithm, folder
         self._begun = time.perf_counter()
-        self.rows, self.seconds_before = self._read() if file.exists() else ([], 0.0)
+        self.rows, self.seconds_before = self._read()
         self._steps = np.zeros(len(algorithm.seeds), int)
         for row in self.rows:
             self._steps[algorithm.seeds.index(row.seed)] = row.steps
+        self._catch_up()
 
     def add(self, event: Event, state: MarcoState) -> None:
         """Evaluate the teams, where there are new ones."""
@@ -169,13 +185,7 @@ class Curve:
         model, config = state.model, self.marco.config
         share = len(self._reachable)
         for index, episodes in enumerate(self.marco.episodes(samples)):
-            policy = EpsilonGreedy(state.policy(config, index), jnp.float32(config.epsilon))
-            played = rollouts(jax.random.key(TEST_SEED), self.env, policy, PAIRS)
-            (steps,) = observed_steps(
-                make_view(config.view), self.env.spec, played, PAIRS * self.env.spec.horizon
-            )
-            real = np.flatnonzero(np.asarray(steps.real))[:PAIRS]
-            steps = jax.tree.map(lambda leaf, real=real: jnp.asarray(np.asarray(leaf)[real]), steps)
+            steps = self.met_pairs(EpsilonGreedy(state.policy(config, index), jnp.float32(config.epsilon)))
             one = jax.tree.map(lambda leaf, index=index: leaf[index], model)
             log = np.log(np.maximum(np.asarray(_r_tilde(one.models[0], config.bonus, steps)), 1e-12))
             quantiles = dict(
@@ -188,6 +198,15 @@ class Curve:
                 name: float(value) for name, value in quantiles.items()
             }
 
+    def met_pairs(self, policy: Policy) -> ObservedSteps:
+        """5,000 of the steps that a policy takes in the true environment."""
+        spec, view = self.env.spec, make_view(self.marco.config.view)
+        played = rollouts(jax.random.key(TEST_SEED), self.env, policy, PAIRS)
+        (steps,) = observed_steps(view, spec, played, PAIRS * spec.horizon)
+        # Rows are ordered by time: the first would all be first steps.
+        real = np.random.default_rng(0).choice(np.flatnonzero(steps.real), PAIRS, replace=False)
+        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[real]), steps)
+
     @cached_property
     def _reachable(self) -> set[bytes]:
         assert isinstance(self.env, FiniteEnvironment)
@@ -196,12 +215,36 @@ class Curve:
 
     def _write(self) -> None:
         spent = self.seconds_before + time.perf_counter() - self._begun
-        write(self._file, {"seconds": round(spent, 1)}, self.rows)
+        write(self._folder / "curve.csv", {"seconds": round(spent, 1)}, self.rows)
 
     def _read(self) -> tuple[list[Row], float]:
-        """What earlier attempts measured, but for a phase that was not finished."""
-        found = read(self._file)
-        return found.rows, float(found.facts["seconds"])
+        """What earlier attempts measured of the phases that the journal has kept."""
+        if not (self._folder / "curve.csv").exists():
+            return [], 0.0
+        found, kept = read(self._folder / "curve.csv"), self._kept()
+        return [row for row in found.rows if (row.phase, row.samples) in kept], float(found.facts["seconds"])
+
+    def _kept(self) -> list[tuple[str, int]]:
+        """The phases that are done and are measured."""
+        config = self.marco.config
+        measured = {"final"} | ({"team"} if config.team_steps else set())
+        done = islice(phases(config), self.marco.journal.latest)
+        return [(phase.name, phase.samples) for phase in done if phase.name in measured]
+
+    def _catch_up(self) -> None:
+        """Measure the last phase that was kept, if the run was stopped before it was measured."""
+        have = {(row.phase, row.samples) for row in self.rows}
+        missing = [phase for phase in self._kept() if phase not in have]
+        if not missing:
+            return
+        *_, last = islice(phases(self.marco.config), self.marco.journal.latest)
+        if missing != [(last.name, last.samples)]:
+            raise ValueError(
+                f"{self._folder / 'curve.csv'} has no rows of {missing[0][0]} at {missing[0][1]} samples: "
+                f"delete {self._folder}, and the cell is run again."
+            )
+        ended = [event for event in read_events(self._folder) if event.phase == last.name]
+        self.add(ended[-1], self.marco.restore())
 
 
 def _r_tilde(model: Any, bonus: Any, steps: ObservedSteps) -> Float[np.ndarray, " pairs"]:
@@ -221,17 +264,6 @@ def _pairs(episodes: Episode) -> set[bytes]:
     mask = np.asarray(episodes.mask)
     state, actions = np.asarray(episodes.state)[:-1][mask], np.asarray(episodes.actions)[mask]
     return {_key(s, a) for s, a in zip(state, actions, strict=True)}
-
-
-def _facts(cell: Cell, seconds: float, quick: bool) -> dict[str, Any]:
-    return {
-        "cell": cell.name,
-        "commit": commit(),
-        "device": jax.devices()[0].device_kind,
-        "jax": jax.__version__,
-        "seconds": seconds,
-        **({"quick": True} if quick else {}),
-    }
 
 
 def commit() -> str:

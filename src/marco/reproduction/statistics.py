@@ -81,37 +81,70 @@ def samples_to(rows: Sequence[Row], threshold: float) -> float:
     return float(min(reached)) if reached else np.inf
 
 
+def stays_from(rows: Sequence[Row], level: float) -> float:
+    """The samples from which on a run stays at a level; infinite if it is not there at its end."""
+    below = [index for index, row in enumerate(rows) if row.value < level - 1e-9]
+    if not below:
+        return float(rows[0].samples)
+    return np.inf if below[-1] == len(rows) - 1 else float(rows[below[-1] + 1].samples)
+
+
+MEASURED = ("team", "done", "train")
+"""Rows of teams that were kept; those on the way of a last training are chosen by no one."""
+
+
 def samples_of_mean(measured: Measured, threshold: float) -> Interval:
     """The samples after which the mean over seeds first is at the threshold, resampling seeds."""
-    curves = list(measured.curve().values())
+    samples, values = _curves(measured)
+    return _crossing(samples, values, lambda draws: threshold)
+
+
+def ratio(
+    fewer: int, measured: Measured, wanted: Float[np.ndarray, " seeds"], margin: float = 0.0
+) -> Interval:
+    """How many times the samples `fewer` a learner needs for the mean of `wanted`, resampling both.
+
+    A mean that is less than the margin below counts as the same.
+    """
+    samples, values = _curves(measured)
+
+    def target(draws: np.random.Generator | None) -> float:
+        drawn = wanted if draws is None else draws.choice(wanted, len(wanted))
+        return float(drawn.mean()) - margin
+
+    return Interval(*(bound / fewer for bound in _crossing(samples, values, target)))
+
+
+def _curves(measured: Measured) -> tuple[Any, Any]:
+    curves = list(measured.curve(MEASURED).values())
     samples = np.array([[row.samples for row in rows] for rows in curves], float)
-    values = np.array([[row.value for row in rows] for rows in curves])
-
-    def first(chosen: Any) -> float:
-        reached = values[chosen].mean(0) >= threshold - 1e-9
-        return float(samples[chosen].mean(0)[reached.argmax()]) if reached.any() else np.inf
-
-    return _bootstrap(first, len(curves))
+    return samples.mean(0), np.array([[row.value for row in rows] for rows in curves])
 
 
-def ratio(fewer: int, measured: Measured, wanted: Float[np.ndarray, " seeds"]) -> Interval:
-    """How many times the samples `fewer` model-free needs for the mean of `wanted`, resampling both."""
-    curves = list(measured.curve().values())
-    samples = np.array([[row.samples for row in rows] for rows in curves], float)
-    values = np.array([[row.value for row in rows] for rows in curves])
-    draw = np.random.default_rng(1)
+def _crossing(samples: Any, values: Any, target: Callable[[np.random.Generator | None], float]) -> Interval:
+    """Where the mean curve first is at the target.
 
-    def one(chosen: Any) -> float:
-        target = wanted.mean() if chosen is None else draw.choice(wanted, len(wanted)).mean()
-        own = values if chosen is None else values[chosen]
-        reached = own.mean(0) >= target - 1e-9
-        return float(samples.mean(0)[reached.argmax()] / fewer) if reached.any() else np.inf
+    Between two evaluations nothing is known: the low end is the evaluation before, the high end the one
+    after, and the estimate lies on the line between them. Never is infinite.
+    """
 
-    estimate = one(None)
-    draws = np.random.default_rng(0)
-    found = [one(draws.integers(0, len(curves), len(curves))) for _ in range(RESAMPLES)]
-    low, high = np.quantile(found, (0.025, 0.975), method="inverted_cdf")
-    return Interval(estimate, float(low), float(high))
+    def cross(mean: Any, level: float) -> tuple[float, float, float]:
+        reached = mean >= level - 1e-9
+        if not reached.any():
+            return np.inf, np.inf, np.inf
+        at = int(reached.argmax())
+        if at == 0:
+            return samples[0], samples[0], samples[0]
+        share = (level - mean[at - 1]) / (mean[at] - mean[at - 1])
+        between = samples[at - 1] + np.clip(share, 0.0, 1.0) * (samples[at] - samples[at - 1])
+        return between, samples[at - 1], samples[at]
+
+    draws, size = np.random.default_rng(0), len(values)
+    found = [cross(values[draws.integers(0, size, size)].mean(0), target(draws)) for _ in range(RESAMPLES)]
+    _, lows, highs = zip(*found, strict=True)
+    low = np.quantile(lows, 0.025, method="inverted_cdf")
+    high = np.quantile(highs, 0.975, method="inverted_cdf")
+    return Interval(float(cross(values.mean(0), target(None))[0]), float(low), float(high))
 
 
 def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"]) -> Interval:
@@ -123,14 +156,6 @@ def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " se
     ]
     low, high = np.quantile(found, (0.025, 0.975))
     return Interval(float(ours.mean() - theirs.mean()), float(low), float(high))
-
-
-def _bootstrap(statistic: Callable[[Any], float], size: int) -> Interval:
-    draws = np.random.default_rng(0)
-    found = [statistic(draws.integers(0, size, size)) for _ in range(RESAMPLES)]
-    # Not interpolated: between a number and never there is nothing.
-    low, high = np.quantile(found, (0.025, 0.975), method="inverted_cdf")
-    return Interval(statistic(np.arange(size)), float(low), float(high))
 
 
 def _rliable() -> tuple[Any, Any]:
