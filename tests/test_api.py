@@ -1,5 +1,6 @@
 """The public API: MARCO in five lines, in memory and in a folder."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -38,6 +39,13 @@ def test_learning_in_memory_gives_team_model_episodes_and_metrics(result):
     one = ["collect", "fit", "team", "explore"]
     assert ended == [*one, *one, "collect", "fit", "final"]
     assert [event.phase for event in events if event.over] == [*ended, "done"]
+
+
+def test_a_result_is_printed_as_a_line_and_evaluates_nothing(result):
+    found = dataclasses.replace(result[0])
+    assert repr(found).startswith("Result(2 agents in switch, 50 real samples, imagined return ")
+    assert "not evaluated yet" in repr(found)
+    assert f"real return {found.value.mean:.4g}" in repr(found)
 
 
 def test_a_team_is_saved_loaded_and_evaluated(result, tmp_path):

@@ -35,7 +35,7 @@ Known = Mapping[ComponentName, Callable[..., Any]]
 """Components of the model that are known: functions in place of networks (see docs/design.md)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What MARCO has learned with one seed."""
 
@@ -59,6 +59,17 @@ class Result:
     """What is to be known before the team is trusted: of the last model, and of what was collected last."""
     evaluated: Estimate | None = None
     """The value, where a folder has it already."""
+
+    def __repr__(self) -> str:
+        """A line; a value that was not asked for yet is not evaluated for it."""
+        spec = self.env.spec
+        known = self.evaluated or self.__dict__.get("value")
+        real = "not evaluated yet: see .value" if known is None else f"{known.mean:.4g}"
+        warned = f", {len(self.warnings)} warnings" if self.warnings else ""
+        return (
+            f"Result({spec.num_agents} agents in {spec.name}, {self.samples:,} real samples, "
+            f"imagined return {self.imagined:.4g}, real return {real}{warned})"
+        )
 
     @cached_property
     def value(self) -> Estimate:

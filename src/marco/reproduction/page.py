@@ -109,6 +109,8 @@ def draw(out: Path, studies: Sequence[StudyName]) -> Path:
 
 
 def _draw_figures(found: Found, folder: Path) -> None:
+    for old in folder.glob("*.png"):  # the page shows what there is
+        old.unlink()
     figures.draw_results(found, folder / "results.png")
     figures.draw_profiles(found, folder / "profiles.png")
     for study in ("exploration", "bonus", "models"):
