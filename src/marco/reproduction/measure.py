@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-import marco
 from marco.algorithm.collect import observed_steps
 from marco.algorithm.events import Event
 from marco.algorithm.loop import Marco, MarcoState, phases
@@ -33,7 +32,7 @@ from marco.reproduction.cells import Cell, MarcoCell, ModelFreeCell, TabularCell
 from marco.reproduction.store import QUANTILES, Row, read, write
 from marco.rollout import rollouts
 from marco.runs.checkpoint import alone, read_events
-from marco.runs.config import RunConfig
+from marco.runs.config import RunConfig, version_of
 from marco.runs.run import TEST_SEED, Run
 from marco.tabular import load, solve
 from marco.tabular.rmax import learn, make_task
@@ -271,7 +270,7 @@ def commit() -> str:
     if "MARCO_COMMIT" in os.environ:
         return os.environ["MARCO_COMMIT"]
     if (git := shutil.which("git")) is None:
-        return marco.__version__
+        return version_of("marco-marl")
     command = [git, "describe", "--always", "--dirty"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or marco.__version__
+    return done.stdout.strip() or version_of("marco-marl")

@@ -91,7 +91,7 @@ def config_text(config: RunConfig) -> bytes:
     facts = {
         "format": FORMAT,
         "command": shlex.join(["marco", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
+        "versions": {"python": platform.python_version()} | {name: version_of(name) for name in LIBRARIES},
         **as_json(config),
     }
     return (json.dumps(facts, indent=1) + "\n").encode()
@@ -138,7 +138,8 @@ def _number(value: Any) -> Any:
     raise TypeError(f"{value!r} is no number and no word")
 
 
-def _version(library: str) -> str:
+def version_of(library: str) -> str:
+    """The version that is installed."""
     try:
         return version(library)
     except PackageNotFoundError:  # a source tree that was never installed
