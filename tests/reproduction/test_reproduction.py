@@ -12,7 +12,7 @@ from marco.cli import main
 from marco.data.dataset import Dataset
 from marco.environments.registry import make
 from marco.policies.base import RandomPolicy
-from marco.reproduction import page
+from marco.reproduction import claims as paper
 from marco.reproduction.cells import (
     BATCH,
     QUICK,
@@ -157,7 +157,7 @@ def test_difference_and_improvement():
 
 @pytest.mark.parametrize(
     ("many", "verdict"),
-    [(300, page.BETTER), (210, page.REPRODUCED), (200, page.OPEN), (100, page.NOT)],
+    [(300, paper.BETTER), (210, paper.REPRODUCED), (200, paper.OPEN), (100, paper.NOT)],
 )
 def test_a_factor_is_judged_by_its_interval(many, verdict):
     """The paper: 20 times fewer. MARCO has 0.5 from 10 samples, model-free jumps there just before `many`."""
@@ -167,13 +167,13 @@ def test_a_factor_is_judged_by_its_interval(many, verdict):
         cell.name: (cell, finished([0.5] * 5)),
         free.name: (free, measured(*[run] * 5, first=many // 10)),
     }
-    claims = {(claim.claim, claim.preset): claim for claim in page.claims(found)}
+    claims = {(claim.claim, claim.preset): claim for claim in paper.claims(found)}
     mine = claims["`switch`: 20 times fewer samples than model-free", "paper"]
     assert mine.verdict == verdict
     assert "not run: `switch-free-tuned`" in mine.measured
-    assert claims["`switch`: 20 times fewer samples than model-free", "default"].verdict == page.NOT_RUN
+    assert claims["`switch`: 20 times fewer samples than model-free", "default"].verdict == paper.NOT_RUN
     final = claims["`switch`: matches model-free's final return", "paper"]
-    assert final.verdict == page.NOT
+    assert final.verdict == paper.NOT
 
 
 def test_a_learner_that_was_cut_off_proves_nothing():
@@ -183,29 +183,29 @@ def test_a_learner_that_was_cut_off_proves_nothing():
         free.name: (free, measured(*[[0.0] * 29 + [0.5]] * 5, first=10)),
         short.name: (short, measured(*[[0.0, 0.4]] * 5, first=5)),
     }
-    first = page.claims(found)[0]
+    first = paper.claims(found)[0]
     assert "`switch-free-paper`" in first.measured
-    assert first.verdict == page.BETTER
+    assert first.verdict == paper.BETTER
     found[short.name] = (short, measured(*[[0.0, 0.5]] * 5, first=5))
-    assert page.claims(found)[0].verdict == page.NOT
+    assert paper.claims(found)[0].verdict == paper.NOT
 
 
 def test_no_verdict_from_few_seeds():
     base, other = cell_named("bridge-paper"), cell_named("bridge-paper-lam-0")
     found = {base.name: (base, finished([0.74] * 4)), other.name: (other, finished([0.0] * 4))}
-    (mine,) = [claim for claim in page.claims(found) if (claim.study, claim.preset) == ("bonus", "paper")]
-    assert mine.verdict == page.FEW
+    (mine,) = [claim for claim in paper.claims(found) if (claim.study, claim.preset) == ("bonus", "paper")]
+    assert mine.verdict == paper.FEW
 
 
 @pytest.mark.parametrize(
     ("without", "verdict"),
-    [([0.0, 0.1, 0.0, 0.3, 0.2], page.REPRODUCED), ([0.74, 0.6, 0.9, 0.7, 0.7], page.NOT)],
+    [([0.0, 0.1, 0.0, 0.3, 0.2], paper.REPRODUCED), ([0.74, 0.6, 0.9, 0.7, 0.7], paper.NOT)],
 )
 def test_an_ablation_is_judged_by_its_difference(without, verdict):
     base, other = cell_named("bridge-paper"), cell_named("bridge-paper-lam-0")
     with_it = finished([0.74, 0.7, 0.72, 0.71, 0.74])
     found = {base.name: (base, with_it), other.name: (other, finished(without))}
-    claims = [claim for claim in page.claims(found) if claim.study == "bonus" and claim.preset == "paper"]
+    claims = [claim for claim in paper.claims(found) if claim.study == "bonus" and claim.preset == "paper"]
     assert [claim.verdict for claim in claims] == [verdict]
 
 
@@ -216,10 +216,10 @@ def test_slightly_lower_is_no_failure():
     found = {base.name: (base, finished([best] * 5)), other.name: (other, finished([best] * 4 + [0.7]))}
     (mine,) = [
         claim
-        for claim in page.claims(found)
+        for claim in paper.claims(found)
         if claim.preset == "paper" and "without the exploration" in claim.claim
     ]
-    assert mine.verdict == page.NOT
+    assert mine.verdict == paper.NOT
 
 
 def test_repeated_values_of_a_plan_are_left_out():

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> None:
     if given.draw:
         from marco.reproduction.page import draw
 
-        page = draw(given.out, studies)
+        page = draw(given.out)
         console.print(f"The page: {page}")
 
 

@@ -5,5 +5,6 @@ measure.py       runs one of them, all seeds at once
 store.py         its rows, in a file that is redrawn without running
 statistics.py    means, interquartile means, samples to a threshold, with intervals
 figures.py       the paper's figures
-page.py          the page of tables and verdicts
+claims.py        the paper's claims, and the rules of their verdicts
+page.py          the page of claims, tables and figures
 """
