@@ -160,4 +160,5 @@ def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " se
 
 def _rliable() -> tuple[Any, Any]:
     warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)  # rliable's own call
+    np.random.seed(0)  # rliable resamples by numpy's global generator
     return require("rliable.library", "reproduce"), require("rliable.metrics", "reproduce")
