@@ -91,6 +91,11 @@ class MarcoConfig:
         """The learners of the teams in the last model."""
         return self.restarts or (self.team,)
 
+    @property
+    def scales_bonus(self) -> bool:
+        """Whether R in Equation 1 is scaled: as the exploration policy sees rewards."""
+        return getattr(self.explorer, "units", "raw") == "scaled"
+
     @classmethod
     def preset(cls, name: PresetName, spec: Spec, **changes: Any) -> "MarcoConfig":
         """The configuration of a preset for an environment, with changes by name.

@@ -13,6 +13,7 @@ from marco.model.environment import ModelEnvironment
 from marco.model.uncertainty import BonusName
 from marco.policies.base import Memory, Policy
 from marco.types import Agent, Spec, TimeStep
+from marco.units import Range, Units
 
 
 def explore_reward(r: Float[Array, ""], r_tilde: Float[Array, ""], lam: Float[Array, ""]) -> Float[Array, ""]:
@@ -26,6 +27,8 @@ class ExplorationEnvironment(Environment):
     inner: ModelEnvironment
     lam: Float[Array, ""]
     bonus: BonusName = eqx.field(static=True, default="variance")
+    reward_scale: Float[Array, ""] | None = None
+    """What R is multiplied by, since r-tilde has no unit; None: nothing."""
     played: ModelEnvironment | None = None
     """One member of the model, where episodes are shared out among them: all of `inner` give the bonus."""
 
@@ -44,7 +47,8 @@ class ExplorationEnvironment(Environment):
         """A step of the model; disagreement of the ensemble is rewarded."""
         after = (self.played or self.inner).transition(key, state, actions)
         r_tilde = self.inner.uncertainty(self.bonus, state, actions, after.world)
-        return after._replace(reward=explore_reward(after.reward, r_tilde, self.lam))
+        r = after.reward if self.reward_scale is None else self.reward_scale * after.reward
+        return after._replace(reward=explore_reward(r, r_tilde, self.lam))
 
     def observe(self, state: Any) -> Float[Array, "N O"]:
         return _for_all_agents(self.inner.central(state), self.spec.num_agents)
@@ -57,9 +61,24 @@ class ExplorationEnvironment(Environment):
 
 
 @partial(jax.jit, static_argnames="bonus")
-def exploration_environments(models: ModelEnvironment, lam: Float[ArrayLike, ""], bonus: BonusName) -> Any:
+def exploration_environments(
+    models: ModelEnvironment,
+    lam: Float[ArrayLike, ""],
+    bonus: BonusName,
+    reward_scale: Float[Array, " S"] | None = None,
+) -> Any:
     """Every seed's model, wrapped for exploration."""
-    return jax.vmap(lambda model: ExplorationEnvironment(model, jnp.float32(lam), bonus))(models)
+
+    def one(model: ModelEnvironment, scale: Float[Array, ""] | None) -> ExplorationEnvironment:
+        return ExplorationEnvironment(model, jnp.float32(lam), bonus, reward_scale=scale)
+
+    return jax.vmap(one)(models, reward_scale)
+
+
+def exploration_units(units: Units) -> Units:
+    """The units of the exploration policy: it observes the state, and its reward has none any more."""
+    columns = Range(*(_for_all_agents(end, len(units.observation.low)) for end in units.state))
+    return units._replace(observation=columns, reward=jnp.ones_like(units.reward))
 
 
 class StateAsObservation(Policy):

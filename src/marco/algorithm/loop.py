@@ -19,7 +19,7 @@ from marco.algorithm.collect import chunk_metrics, collect_missing, collectors, 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
-from marco.algorithm.exploration import exploration_environments, exploration_spec
+from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
 from marco.data.dataset import Dataset
@@ -31,6 +31,7 @@ from marco.learners.parallel import (
     init_all,
     spread,
     stack_seeds,
+    with_units,
 )
 from marco.learners.restarts import (
     Best,
@@ -50,6 +51,7 @@ from marco.model.rows import Data
 from marco.model.views import Centralised, make_view
 from marco.policies.base import Policy
 from marco.types import Episode, Spec
+from marco.units import Units, real_units
 
 
 class Phase(NamedTuple):
@@ -214,6 +216,7 @@ class Marco:
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.TEAM)
         team = clear_replay(config.team, state.team, self.spec)
+        team = with_units(config.team, team, self._units(phase))
         envs = self._demonstrated(phase, state.model)
         for segment in train_for(keys, envs, config.team, team, config.team_steps):
             metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
@@ -231,7 +234,11 @@ class Marco:
             fresh = jax.vmap(jax.random.split)(self._keys(phase.iteration, Stream.FRESH_EXPLORER))
             explorer = self._fresh(fresh[:, 1], config.explorer, spec)
         explorer = clear_replay(config.explorer, explorer, spec)
-        envs = self._demonstrated(phase, exploration_environments(state.model, config.lam, config.bonus))
+        units = self._units(phase)
+        explorer = with_units(config.explorer, explorer, jax.vmap(exploration_units)(units))
+        scale = units.reward_scale if config.scales_bonus else None
+        models = exploration_environments(state.model, config.lam, config.bonus, scale)
+        envs = self._demonstrated(phase, models)
         keys = self._keys(phase.iteration, Stream.EXPLORER)
         for segment in train_for(keys, envs, config.explorer, explorer, config.explorer_steps):
             metrics = {"exploration_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
@@ -243,8 +250,8 @@ class Marco:
         yield _event(phase, {}, 0.0), state
         keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
         continued = None if config.restarts else clear_replay(config.team, state.team, self.spec)
-        envs = self._demonstrated(phase, state.model)
-        for standing in race(keys, envs, state.model, learners, config.final_updates, continued):
+        envs, units = self._demonstrated(phase, state.model), self._units(phase)
+        for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
             state = state._replace(best=standing.best)
             metrics = {
                 "imagined_return": winning_value(standing.best).tolist(),
@@ -294,6 +301,12 @@ class Marco:
         real = [demonstrations_from(episodes, self._capacity) for episodes in self.episodes(phase.samples)]
         stacked = stack_seeds(real)
         return lambda progress: with_demonstrations(envs, stacked, share * max(0.0, 1.0 - 2.0 * progress))
+
+    def _units(self, phase: Phase) -> Units:
+        """What all real data so far are measured in; the learners that train in their model keep to it."""
+        view, true_spec = make_view(self.config.view), self.env.spec
+        real = [view.for_team(true_spec, episodes) for episodes in self.episodes(phase.samples)]
+        return stack_seeds([real_units(self.spec, episodes) for episodes in real])
 
     def _keep(self, step: int, state: MarcoState, event: Event) -> None:
         self._check_finite(event)

@@ -165,6 +165,7 @@ def _explorer() -> QLearner:
         buffer_size=1_024,
         batch_size=64,
         target_update_interval=20,
+        units="scaled",
     )
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from marco.policies.base import Policy
 from marco.types import Episode, Spec
+from marco.units import Units
 
 LearnerState = Any
 """Whatever a learner keeps between updates: a pytree of arrays."""
@@ -37,3 +38,11 @@ class Learner(Protocol):
 
     def clear_replay(self, state: LearnerState, spec: Spec) -> LearnerState:
         """Keep what was learned and drop stored episodes: the model they came from has been refitted."""
+
+
+@runtime_checkable
+class TakesUnits(Protocol):
+    """A learner that can be told what the numbers of an environment are measured in, before it trains."""
+
+    def with_units(self, state: LearnerState, units: Units) -> LearnerState:
+        """The same state in these units, which were measured in real data."""

@@ -15,6 +15,7 @@ from marco.learners.optimiser import OptimiserName, make_optimiser
 from marco.networks import MLP, TeamNetwork, mask_scores
 from marco.policies.base import Policy, RecurrentPolicy
 from marco.types import Episode, Spec, previous_actions
+from marco.units import Units, UnitsName, go_on_measuring, unmeasured
 
 
 class ActorCritic(eqx.Module):
@@ -35,6 +36,8 @@ class MAPPOState(NamedTuple):
 
     online: ActorCritic
     optimiser: optax.OptState
+    units: Units | None
+    """None, if numbers are taken as they are."""
 
 
 class PPOTargets(NamedTuple):
@@ -71,6 +74,8 @@ class MAPPO:
     """Passes over each batch of episodes."""
     minibatches: int = 1
     """Parts into which a batch is divided anew in every pass; each is one gradient step."""
+    units: UnitsName = "scaled"
+    """Whether rewards and columns are scaled by what the data show, or taken as they are."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -98,28 +103,36 @@ class MAPPO:
         actor = TeamNetwork.create(key_actor, spec, self.hidden, self.share_parameters, self.factored)
         critic = MLP.create(key_critic, spec.state_width + 1, self.critic_hidden, self.critic_hidden, 1)
         online = ActorCritic(actor, critic)
-        return MAPPOState(online, self._optimiser.init(online))
+        units = unmeasured(spec) if self.units == "scaled" else None
+        return MAPPOState(online, self._optimiser.init(online), units)
+
+    def with_units(self, state: MAPPOState, units: Units) -> MAPPOState:
+        """Train on in these units, which were measured in real data."""
+        return state if state.units is None else state._replace(units=units)
 
     def act(self, state: MAPPOState, samples: Int[Array, ""]) -> Policy:
         """Draw from the actors' probabilities."""
-        return RecurrentPolicy(state.online.actor, stochastic=True)
+        return self._policy(state, stochastic=True)
 
     def greedy(self, state: MAPPOState) -> RecurrentPolicy:
         """Each agent takes its most probable action."""
-        return RecurrentPolicy(state.online.actor)
+        return self._policy(state, stochastic=False)
 
     def update(self, key: PRNGKeyArray, state: MAPPOState, episodes: Episode) -> tuple[MAPPOState, Metrics]:
         """A few gradient steps on the new episodes."""
+        units = state.units and go_on_measuring(state.units, state.online.actor.spec, episodes)
+        episodes = episodes if units is None else units(episodes)
         targets = self.targets(state.online, episodes)
 
         def one_step(state: MAPPOState, part: Any) -> tuple[MAPPOState, Array]:
             loss, gradient = jax.value_and_grad(self.loss)(state.online, *part)
             change, optimiser = self._optimiser.update(gradient, state.optimiser, state.online)
-            return MAPPOState(optax.apply_updates(state.online, change), optimiser), loss
+            return MAPPOState(optax.apply_updates(state.online, change), optimiser, units), loss
 
         def one_epoch(state: MAPPOState, key: PRNGKeyArray) -> tuple[MAPPOState, Array]:
             return jax.lax.scan(one_step, state, self._parts(key, (episodes, targets)))
 
+        state = state._replace(units=units)
         state, losses = jax.lax.scan(one_epoch, state, jax.random.split(key, self.epochs))
         return state, {"loss": losses.mean()}
 
@@ -142,6 +155,10 @@ class MAPPO:
         error = jnp.square(online.value(episodes.state)[:-1] - targets.value)
         loss = -gain - self.ent_coef * entropy.mean(-1) + self.vf_coef * error
         return jnp.sum(jnp.where(episodes.mask, loss, 0.0)) / jnp.sum(episodes.mask)
+
+    def _policy(self, state: MAPPOState, stochastic: bool) -> RecurrentPolicy:
+        columns = state.units and state.units.observation.columns
+        return RecurrentPolicy(state.online.actor, stochastic, columns)
 
     def _parts(self, key: PRNGKeyArray, batch: Any) -> Any:
         """The minibatches of a batch (axes T B): axes (minibatch T B). Episodes stay whole."""

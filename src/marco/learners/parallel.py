@@ -20,11 +20,12 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 from marco.checks import check_seeds, gib, machine_memory
 from marco.compilation import program, program_of_one_core
 from marco.environments.base import Environment, HostWorld
-from marco.learners.base import Learner, Metrics
+from marco.learners.base import Learner, Metrics, TakesUnits
 from marco.learners.training import TrainingState, init, train, train_until
 from marco.policies.base import Policy
 from marco.rollout import rollouts
 from marco.types import Spec
+from marco.units import Units
 
 Tree = TypeVar("Tree")
 Item = TypeVar("Item")
@@ -145,6 +146,20 @@ def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -
 def clear_replay(learner: Learner, states: TrainingState, spec: Spec) -> TrainingState:
     """Before training goes on in a refitted model: keep what was learned, drop stored episodes."""
     return jax.vmap(lambda state: state._replace(learner=learner.clear_replay(state.learner, spec)))(states)
+
+
+@partial(jax.jit, static_argnames="learner")
+def with_units(learner: Learner, states: TrainingState, units: Units) -> TrainingState:
+    """Every seed's states (axes S, or S R) in the units of its real data, if the learner takes any."""
+    if not isinstance(learner, TakesUnits):
+        return states
+
+    def one(state: TrainingState, units: Units) -> TrainingState:
+        if state.samples.ndim:  # restarts share their seed's units
+            return jax.vmap(one, (0, None))(state, units)
+        return state._replace(learner=learner.with_units(state.learner, units))
+
+    return jax.vmap(one)(states, units)
 
 
 def side_by_side(function: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:

@@ -44,7 +44,7 @@ def _sample_efficient(name: LearnerName) -> Learner:
     """The strongest model-free baselines we found: an update per episode, with PyMARL's constants."""
     if name == "mappo":
         return MAPPO(hidden=128, learning_rate=2e-3, episodes_per_update=32)
-    return QLearner(name, learning_rate=5e-4, epsilon_anneal_steps=50_000)
+    return QLearner(name, learning_rate=5e-4, epsilon_anneal_steps=50_000, units="scaled")
 
 
 def _free_samples(name: LearnerName) -> Learner:
@@ -62,4 +62,5 @@ def _free_samples(name: LearnerName) -> Learner:
         buffer_size=2_048,
         batch_size=512,
         target_update_interval=50,
+        units="scaled",
     )

@@ -17,6 +17,7 @@ from marco.learners.optimiser import OptimiserName, make_optimiser
 from marco.networks import TeamNetwork, mask_scores, unrolled
 from marco.policies.base import EpsilonGreedy, Policy, RecurrentPolicy
 from marco.types import Episode, Spec, previous_actions
+from marco.units import Units, UnitsName, go_on_measuring, unmeasured
 
 
 class QFunction(eqx.Module):
@@ -33,7 +34,10 @@ class QState(NamedTuple):
     target: QFunction
     optimiser: optax.OptState
     replay: Buffer
+    """Episodes in the environment's own units."""
     updates: Int[Array, ""]
+    units: Units | None
+    """None, if numbers are taken as they are."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class QLearner:
     """Gradient steps per update."""
     target_update_interval: int = 200
     """Updates between two copies of the online network into the target."""
+    units: UnitsName = "raw"
+    """Whether rewards and columns are scaled by what the data show, or taken as they are."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -106,7 +112,12 @@ class QLearner:
             optimiser=self._optimiser.init(online),
             replay=empty_buffer(spec, self.buffer_size),
             updates=jnp.int32(0),
+            units=unmeasured(spec) if self.units == "scaled" else None,
         )
+
+    def with_units(self, state: QState, units: Units) -> QState:
+        """Train on in these units, which were measured in real data."""
+        return state if state.units is None else state._replace(units=units)
 
     def act(self, state: QState, samples: Int[Array, ""]) -> Policy:
         """Epsilon-greedy."""
@@ -114,7 +125,7 @@ class QLearner:
 
     def greedy(self, state: QState) -> RecurrentPolicy:
         """Each agent takes the action it values most."""
-        return RecurrentPolicy(state.online.team)
+        return RecurrentPolicy(state.online.team, columns=state.units and state.units.observation.columns)
 
     def epsilon(self, samples: Int[Array, ""]) -> Float[Array, ""]:
         """The probability of a random action after `samples` steps."""
@@ -124,11 +135,13 @@ class QLearner:
     def update(self, key: PRNGKeyArray, state: QState, episodes: Episode) -> tuple[QState, Metrics]:
         """Store the episodes; take gradient steps on replayed ones, once there are enough of them."""
         replay = add(state.replay, episodes)
+        units = state.units and go_on_measuring(state.units, state.online.team.spec, episodes)
         enough = replay.size >= self.batch_size
 
         def one_step(carry: tuple[QFunction, optax.OptState], key: PRNGKeyArray) -> tuple[Any, Array]:
             online, optimiser = carry
             batch = sample(key, replay, self.batch_size)
+            batch = batch if units is None else units(batch)
             loss, gradient = jax.value_and_grad(self.loss)(online, state.target, batch)
             change, optimiser = self._optimiser.update(gradient, optimiser, online)
             return (optax.apply_updates(online, change), optimiser), loss
@@ -140,7 +153,7 @@ class QLearner:
         due = updates % self.target_update_interval == 0
         target = jax.tree.map(lambda new, old: jnp.where(due, new, old), online, state.target)
         loss = jnp.where(enough, losses.mean(), 0.0)
-        return QState(online, target, optimiser, replay, updates), {"loss": loss}
+        return QState(online, target, optimiser, replay, updates, units), {"loss": loss}
 
     def clear_replay(self, state: QState, spec: Spec) -> QState:
         """Empty the replay."""

@@ -26,10 +26,12 @@ from marco.learners.parallel import (
     train_all,
     train_all_on_one_core,
     train_seeds_until,
+    with_units,
 )
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 from marco.types import Spec
+from marco.units import Units
 
 EnvironmentsAt = Callable[[float], Environment]
 """The environments of all seeds when this share of a training is over: they may change on the way."""
@@ -137,12 +139,14 @@ def race(
     learners: Sequence[Learner],
     updates: int,
     continued: TrainingState | None = None,
+    units: Units | None = None,
 ) -> Iterator[Race]:
     """Train one team per learner from scratch in every seed's environment, and keep the best so far.
 
     After every segment all teams are evaluated in `model`. Once nothing is gained any more the best team of a
     seed stands, and when that is so for all seeds the race ends. With `continued` there is one team, which is
-    trained on to the end from that state (axis S) and kept as it ends.
+    trained on to the end from that state (axis S) and kept as it ends. Without `units` (axis S) of real data
+    learners measure them as they train.
     """
     parts = groups(learners)
     train = train_all if len(parts) == 1 else train_all_on_one_core
@@ -150,6 +154,8 @@ def race(
     states = [init_all(keys.of(part.members).init, part.learner, spec) for part in parts]
     if continued is not None:
         states = [jax.tree.map(lambda leaf: leaf[:, None], continued)]
+    if units is not None:
+        states = [with_units(part.learner, state, units) for part, state in zip(parts, states, strict=True)]
     before = [np.asarray(state.samples).sum(-1) for state in states]
     best: dict[Learner, Best] = {}
     stands = np.zeros(keys.init.shape[0], bool)

@@ -49,6 +49,10 @@ class View(ABC):
         """The same episodes as each model observes them."""
 
     @abstractmethod
+    def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
+        """The same episodes as the learned environment would show them."""
+
+    @abstractmethod
     def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
         """A true timestep with the view's state, which a policy trained in the learned environment needs."""
 
@@ -77,6 +81,9 @@ class Centralised(View):
     def episodes(self, true_spec: Spec, episodes: Episode) -> tuple[Episode, ...]:
         return (episodes,)
 
+    def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
+        return episodes
+
     def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
         return timestep
 
@@ -95,8 +102,10 @@ class JointObservation(View):
         return (self.spec(true_spec),)
 
     def episodes(self, true_spec: Spec, episodes: Episode) -> tuple[Episode, ...]:
-        joint = concatenate_observations(true_spec, jnp.asarray(episodes.observation))
-        return (episodes._replace(state=joint),)
+        return (self.for_team(true_spec, episodes),)
+
+    def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
+        return _jointly_observed(true_spec, episodes)
 
     def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
         return timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
@@ -122,6 +131,9 @@ class Decentralised(View):
 
     def episodes(self, true_spec: Spec, episodes: Episode) -> tuple[Episode, ...]:
         return tuple(_one_agent(true_spec, episodes, index) for index in range(true_spec.num_agents))
+
+    def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
+        return _jointly_observed(true_spec, episodes)
 
     def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
         return timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
@@ -173,6 +185,12 @@ def joint_observation_spec(true_spec: Spec) -> Spec:
         for feature in agent.observation
     )
     return replace(true_spec, state=features)
+
+
+def _jointly_observed(true_spec: Spec, episodes: Episode) -> Episode:
+    """The same episodes; what all agents observe is the state."""
+    joint = concatenate_observations(true_spec, jnp.asarray(episodes.observation))
+    return episodes._replace(state=joint)
 
 
 def _one_agent(true_spec: Spec, episodes: Episode, index: int) -> Episode:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from marco.networks import TeamNetwork, mask_scores
 from marco.types import TimeStep
+from marco.units import Columns
 
 Memory = Any
 """What a policy remembers within an episode: a pytree, such as one recurrent state per agent."""
@@ -74,6 +75,8 @@ class RecurrentPolicy(Policy):
 
     network: TeamNetwork
     stochastic: bool = eqx.field(static=True, default=False)
+    columns: Columns | None = None
+    """How the network is shown observations (axes N O); None: as they are."""
 
     def start(self) -> Memory:
         """Empty memories."""
@@ -81,6 +84,8 @@ class RecurrentPolicy(Policy):
 
     def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
         """Look, remember, and choose."""
+        if self.columns is not None:
+            timestep = timestep._replace(observation=self.columns(timestep.observation))
         memory, scores = self.network.step(memory, timestep)
         scores = mask_scores(scores, timestep.available)
         if self.stochastic:

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 Rows = Sequence[Any] | NDArray[Any]
 """One entry per agent."""
 
-FORMAT = 1
-"""The version of the policy file's format."""
+FORMAT = 2
+"""The version of the policy file's format. Those of version 1 show the network observations as they are."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class AgentPolicy:
         if not np.isfinite(seen).all():
             raise ValueError(f"agent {self.name!r} was shown {seen}: every number must be finite.")
         x = np.zeros(padded + actions + agents, np.float32)
-        x[: seen.size] = seen
+        x[: seen.size] = (seen - self._weights["shift"][: seen.size]) * self._weights["scale"][: seen.size]
         if self._previous >= 0:
             x[padded + self._previous] = 1.0
         x[padded + actions + self.index] = 1.0
@@ -168,13 +168,16 @@ def _array(content: bytes) -> NDArray[Any]:
 
 def _team(arrays: dict[str, NDArray[Any]]) -> TeamPolicy:
     facts = _facts(arrays.pop("facts", None))
-    if facts.get("format") != FORMAT:
-        raise ValueError(f"it has the format {facts.get('format')!r}, this MARCO reads {FORMAT}")
+    if facts.get("format") not in (1, FORMAT):
+        raise ValueError(f"it has the format {facts.get('format')!r}, this MARCO reads 1 to {FORMAT}")
     match facts:
         case {"world": str(), "shared": bool(shared), "factored": bool(), "agents": [_, *_] as agents}:
             members = [_member(index, agent) for index, agent in enumerate(agents)]
         case _:
             raise ValueError("its facts need world, shared, factored and agents")
+    if facts["format"] == 1:
+        shape = (len(members), max(member.observation_width for member in members))
+        arrays |= {"shift": np.zeros(shape, np.float32), "scale": np.ones(shape, np.float32)}
     _check_arrays(arrays, members, shared)
     return TeamPolicy(
         [AgentPolicy(i, m, _own(arrays, i, shared)) for i, m in enumerate(members)], facts, arrays
@@ -221,6 +224,8 @@ def _check_arrays(arrays: dict[str, NDArray[Any]], members: list[Member], shared
         "head": (*own, gates // 3, heads),
         "head_bias": (*own, heads),
         "table": (len(members), actions, heads),
+        "shift": (len(members), seen),
+        "scale": (len(members), seen),
         "sizes": (3,),
     }
     found = {name: array.shape for name, array in arrays.items()}
@@ -251,7 +256,7 @@ def _policy_file(path: Path, seed: int | None) -> Path:
 
 def _own(arrays: dict[str, NDArray[Any]], index: int, shared: bool) -> dict[str, NDArray[Any]]:
     """What agent `index` needs: the shared weights, or its own of the stacked ones."""
-    stacked = {"table"} if shared else set(arrays) - {"sizes"}
+    stacked = {"table", "shift", "scale"} if shared else set(arrays) - {"sizes"}
     return {name: array[index] if name in stacked else array for name, array in arrays.items()}
 
 

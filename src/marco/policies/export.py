@@ -15,6 +15,7 @@ from marco.networks import GRU, Dense, RecurrentNetwork, TeamNetwork
 from marco.policies.base import RecurrentPolicy
 from marco.policies.deploy import FORMAT, TeamPolicy, load
 from marco.types import Spec, action_table
+from marco.units import Columns
 
 LAYERS = {
     "encoder": lambda network: network.encoder,
@@ -48,6 +49,9 @@ def save_policy(path: Path, policy: RecurrentPolicy) -> None:
         layer = part(team.network)
         arrays |= {name: np.asarray(layer.weight), f"{name}_bias": np.asarray(layer.bias)}
     arrays["table"] = action_table(spec, team.factored)
+    shape = (spec.num_agents, spec.observation_width)
+    shift, scale = policy.columns or (np.zeros(shape), np.ones(shape))
+    arrays |= {"shift": np.asarray(shift, np.float32), "scale": np.asarray(scale, np.float32)}
     arrays["sizes"] = np.array([spec.observation_width, spec.num_actions, spec.num_agents])
     save_arrays(path, arrays)
 
@@ -78,4 +82,8 @@ def as_policy(team: TeamPolicy, spec: Spec) -> RecurrentPolicy:
         )
     layers = {name: Dense(jnp.asarray(arrays[name]), jnp.asarray(arrays[f"{name}_bias"])) for name in LAYERS}
     network = RecurrentNetwork(layers["encoder"], GRU(layers["input"], layers["memory"]), layers["head"])
-    return RecurrentPolicy(TeamNetwork(network, spec, facts["shared"], facts["factored"]))
+    team_network = TeamNetwork(network, spec, facts["shared"], facts["factored"])
+    if not arrays["shift"].any() and (arrays["scale"] == 1.0).all():
+        return RecurrentPolicy(team_network)
+    columns = Columns(jnp.asarray(arrays["shift"]), jnp.asarray(arrays["scale"]))
+    return RecurrentPolicy(team_network, columns=columns)
