@@ -60,6 +60,9 @@ class MarcoConfig:
     restarts: tuple[Learner, ...] = ()
     """The learners of the teams that are trained from scratch in the last model; the best team is kept,
     chosen inside the model. Empty: the team that was trained after every refit is trained on."""
+    planning: int = 0
+    """How long the exact planner searches for a team in the last model, where the states met were few: how
+    often it looks at its clock. 0: it takes no part."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -72,7 +75,7 @@ class MarcoConfig:
         for name in ("chunk", "final_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("explorer_steps", "team_steps", "lam"):
+        for name in ("explorer_steps", "team_steps", "lam", "planning"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
         for name in ("epsilon", "demonstrations"):

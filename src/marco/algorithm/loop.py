@@ -5,6 +5,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -22,6 +23,7 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
+from marco.algorithm.planning import can_plan, evaluate_plans, planned_beside, planned_like
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import (
@@ -251,13 +253,18 @@ class Marco:
         keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
         continued = None if config.restarts else clear_replay(config.team, state.team, self.spec)
         envs, units = self._demonstrated(phase, state.model), self._units(phase)
-        for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
-            state = state._replace(best=standing.best)
-            metrics = {
-                "imagined_return": winning_value(standing.best).tolist(),
-                "model_steps": standing.steps.tolist(),
-            }
-            yield _event(phase, metrics, 0.95 * standing.progress), state
+        with self._planning(phase, state.model) as plans:
+            for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
+                state = state._replace(best=standing.best)
+                metrics = {
+                    "imagined_return": winning_value(standing.best).tolist(),
+                    "model_steps": standing.steps.tolist(),
+                }
+                yield _event(phase, metrics, 0.95 * standing.progress), state
+            if plans is not None:
+                planned = evaluate_plans(keys, state.model, plans.result())
+                state = state._replace(best=(*state.best, planned))
+                metrics["planned_return"] = [v if np.isfinite(v) else None for v in planned.value.tolist()]
         value = evaluate_again(keys, state.model, learners, state.best)
         state = state._replace(imagined=jnp.asarray(value, jnp.float32))
         yield _event(phase, metrics | {"imagined_return": value.tolist()}), state
@@ -291,6 +298,8 @@ class Marco:
         if phase.name != "final":
             return state
         best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, self.spec)
+        if self._plans:
+            best = (*best, planned_like(self.spec, len(self.seeds)))
         return state._replace(best=best, imagined=jnp.zeros(len(self.seeds)))
 
     def _demonstrated(self, phase: Phase, envs: Any) -> EnvironmentsAt:
@@ -301,6 +310,18 @@ class Marco:
         real = [demonstrations_from(episodes, self._capacity) for episodes in self.episodes(phase.samples)]
         stacked = stack_seeds(real)
         return lambda progress: with_demonstrations(envs, stacked, share * max(0.0, 1.0 - 2.0 * progress))
+
+    def _planning(self, phase: Phase, models: Any) -> AbstractContextManager[Any]:
+        """The planner at work beside the last training; None where it cannot or need not plan."""
+        if not self._plans:
+            return nullcontext()
+        return planned_beside(models, self.episodes(phase.samples), self.config.planning)
+
+    @property
+    def _plans(self) -> bool:
+        """Whether a planner takes part: it needs the central state, in a model that was learned."""
+        learned = isinstance(make_view(self.config.view), Centralised) and not self.plan.known
+        return bool(self.config.planning) and learned and can_plan(self.spec)
 
     def _units(self, phase: Phase) -> Units:
         """What all real data so far are measured in; the learners that train in their model keep to it."""

@@ -5,9 +5,13 @@ the real steps, smoothed by what the learned model predicts; its team is one mor
 better in the model than those that were trained there.
 """
 
-from functools import partial
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count as counter
-from typing import Any, NamedTuple
+from math import inf, prod
+from threading import Event
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +19,28 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.environments.enumeration import padded
+from marco.learners.parallel import evaluate_all, stack_seeds
+from marco.learners.restarts import Best, RestartKeys
 from marco.model.components import Component, Known, Model
-from marco.policies.controller import ControllerPolicy
+from marco.model.environment import ModelEnvironment
+from marco.policies.controller import FAR, ControllerPolicy
 from marco.tabular.estimate import Counts, Prior, count, estimate
 from marco.tabular.policies import Team
+from marco.tabular.problem import Dynamics
 from marco.tabular.solver import Limits, Solution, solve
 from marco.types import Episode, Spec
 
 NODES, OBSERVATIONS, HORIZON = 128, 32, 40
 """The largest controllers that are kept: nodes at a step, observations of an agent, steps."""
+JOINT_ACTIONS = 1_000
+"""The most joint actions of an environment that is planned in."""
 ROWS = 4_000_000
 """The most triples (s, a, s') of which the model is asked."""
 UNLIKELY = 0.01
 """A predicted probability below which an outcome that never occurred is left out."""
-FAR = 1e6
-"""A padded observation: nothing is near it."""
+
+NEVER = Event()
+"""Somebody always waits."""
 
 
 class Plan(NamedTuple):
@@ -44,7 +55,7 @@ class Plan(NamedTuple):
 
 def can_plan(spec: Spec) -> bool:
     """Whether controllers for an environment of this shape are small enough to be kept."""
-    return spec.horizon <= HORIZON and np.prod([float(agent.num_actions) for agent in spec.agents]) <= 1_000
+    return spec.horizon <= HORIZON and prod(agent.num_actions for agent in spec.agents) <= JOINT_ACTIONS
 
 
 def no_plan(spec: Spec) -> ControllerPolicy:
@@ -58,23 +69,63 @@ def no_plan(spec: Spec) -> ControllerPolicy:
     )
 
 
-def plan(model: Model, episodes: Episode, effort: int) -> Plan | None:
-    """The best team that is found in the tables of a model; None if its states are too many, or too new."""
+def plan(model: Model, episodes: Episode, effort: int, left: Event = NEVER) -> Plan | None:
+    """The best team that is found in the tables of a model; None if its states are too many, or too new.
+
+    `effort` limits the search; it ends at once when nobody waits for it any more.
+    """
     spec = model.spec
     counts = count(spec, episodes) if can_plan(spec) else None
     if counts is None or max(counts.num_observations) > OBSERVATIONS:
         return None
     if int((counts.visits > 0.0).sum()) * len(counts.states) > ROWS:
         return None
-    found = _solve(estimate(counts, predictions(model, counts)), spec.horizon + 1, effort)
+    found = _solve(estimate(counts, predictions(model, counts)), spec.horizon + 1, effort, left)
     policy = _policy(spec, counts, found.team)
     return None if policy is None else Plan(policy, found.lower, found.optimal)
 
 
-def _solve(dynamics: Any, horizon: int, effort: int) -> Solution:
+@contextmanager
+def planned_beside(
+    envs: ModelEnvironment, episodes: Sequence[Episode], effort: int
+) -> Iterator[Future[list[Plan | None]]]:
+    """Plan for every seed in a thread, while something else goes on; it has ended when this is left."""
+    left = Event()
+
+    def plans() -> list[Plan | None]:
+        models = [jax.tree.map(lambda leaf, i=i: leaf[i], envs).models[0] for i in range(len(episodes))]
+        pairs = zip(models, episodes, strict=True)
+        return [None if left.is_set() else plan(model, real, effort, left) for model, real in pairs]
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit(plans)
+        finally:
+            left.set()
+
+
+def evaluate_plans(keys: RestartKeys, envs: ModelEnvironment, plans: Sequence[Plan | None]) -> Best:
+    """The planned teams and their values in the models: minus infinity where there is none."""
+    policy = stack_seeds([no_plan(envs.spec) if one is None else one.policy for one in plans])
+    each = jax.tree.map(lambda leaf: leaf[:, None], policy)
+    value = np.asarray(evaluate_all(keys.evaluate[:, :1], each, envs).mean)[:, 0]
+    return Best(policy, jnp.where(np.array([one is not None for one in plans]), value, -jnp.inf))
+
+
+def planned_like(spec: Spec, seeds: int) -> Best:
+    """The shapes of what `evaluate_plans` gives."""
+
+    def shapes() -> Best:
+        return Best(jax.vmap(lambda _: no_plan(spec))(jnp.arange(seeds)), jnp.zeros(seeds))
+
+    return jax.eval_shape(shapes)
+
+
+def _solve(dynamics: Dynamics, horizon: int, effort: int, left: Event) -> Solution:
     """By a clock that counts how often it is looked at: the same team on every machine."""
     ticks = counter()
-    return solve(dynamics, horizon, Limits(float(effort), clock=lambda: float(next(ticks))))
+    clock = lambda: inf if left.is_set() else float(next(ticks))  # noqa: E731
+    return solve(dynamics, horizon, Limits(float(effort), clock=clock))
 
 
 def predictions(model: Model, counts: Counts) -> Prior:
@@ -90,9 +141,9 @@ def predictions(model: Model, counts: Counts) -> Prior:
     G, R = np.zeros(counts.n.shape), np.zeros(counts.visits.shape)
     goes_on = counts.after < counts.end
     shows = _shown(model, counts, joint, np.unique(action))
-    G[state[:, None], action[:, None], np.flatnonzero(goes_on)] = (
-        (chance * (1.0 - over))[:, counts.after[goes_on]] * shows[action][:, goes_on]
-    )
+    G[state[:, None], action[:, None], np.flatnonzero(goes_on)] = (chance * (1.0 - over))[
+        :, counts.after[goes_on]
+    ] * shows[action][:, goes_on]
     G[state, action, np.flatnonzero(counts.after == counts.end)[0]] = (chance * over).sum(-1)
     G[state, action, np.flatnonzero(counts.after == counts.end + 1)[0]] = np.clip(
         1.0 - G[state, action].sum(-1), 0.0, 1.0

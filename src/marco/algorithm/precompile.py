@@ -47,7 +47,13 @@ def _rehearsals(
 ) -> dict[PhaseName, Future[None]]:
     """The phases after the first fit, in their order."""
     config = marco.config
-    little = replace(config, explorer_steps=1, team_steps=min(1, config.team_steps), final_updates=1)
+    little = replace(
+        config,
+        explorer_steps=1,
+        team_steps=min(1, config.team_steps),
+        final_updates=1,
+        planning=min(1, config.planning),
+    )
     rehearsed = replace(marco, config=little)
     # Traced here: two threads must not trace the fit, which is about to begin, at once.
     shapes, _ = marco.model_like(event.samples)

@@ -125,6 +125,7 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
         demonstrations=0.0 if gradients else 0.9,
         final_updates=final_updates,
         restarts=_restarts(team, mixed=not given.mixer),
+        planning=20_000,
     )
 
 

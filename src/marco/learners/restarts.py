@@ -203,18 +203,27 @@ def stale(
 def evaluate_again(
     keys: RestartKeys, model: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
 ) -> Float[np.ndarray, " S"]:
-    """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen."""
+    """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen.
+
+    After the best teams of the learners, `best` may have others, which were not trained.
+    """
     parts, kinds = groups(learners), distinct(learners)
     calls = []
     for part in parts:  # of the same shapes as in the race: nothing is compiled again
         policy = best[kinds.index(part.learner)].policy
         calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), model))
+    for one in best[len(kinds) :]:
+        calls.append((keys.again[:, :1], _repeated(one.policy, 1), model))
+    whose = [*(kinds.index(part.learner) for part in parts), *range(len(kinds), len(best))]
     found = [np.asarray(value.mean) for value in side_by_side(_call(evaluate_all), calls)]
-    means = [
-        np.concatenate([value for part, value in zip(parts, found, strict=True) if part.learner == kind], 1)
-        for kind in kinds
-    ]
-    values = np.stack([value.mean(-1) for value in means])
+    values = np.stack(
+        [
+            np.concatenate([value for who, value in zip(whose, found, strict=True) if who == index], 1).mean(
+                -1
+            )
+            for index in range(len(best))
+        ]
+    )
     return np.take_along_axis(values, winner(best)[None], axis=0)[0]
 
 

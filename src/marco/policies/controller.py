@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, Int
 from marco.policies.base import Memory, Policy
 from marco.types import Spec, TimeStep
 
+FAR = 1e6
+"""In every column of a padded observation: nothing is near it."""
+
 
 class ControllerPolicy(Policy):
     """Each agent starts in node 0; at every step its observation leads it to a node, which has an action.
@@ -35,7 +38,9 @@ class ControllerPolicy(Policy):
         time, nodes = memory
         now = jnp.minimum(time, self.actions.shape[1] - 1)
 
-        def one(actions: Array, successors: Array, known: Array, seen: Array, node: Array) -> tuple[Array, Array]:
+        def one(
+            actions: Array, successors: Array, known: Array, seen: Array, node: Array
+        ) -> tuple[Array, Array]:
             nearest = jnp.argmin(jnp.sum(jnp.square(known - seen), axis=-1))
             node = successors[now, node, nearest].astype(jnp.int32)
             return node, actions[now, node]

@@ -21,6 +21,8 @@ Rows = Sequence[Any] | NDArray[Any]
 FORMAT = 2
 """The version of the policy file's format. Those of version 1 show the network observations as they are."""
 
+NEEDED = "its facts need world, shared, factored and agents, or the kind controllers in place of two of them"
+
 
 @dataclass(frozen=True)
 class Member:
@@ -32,19 +34,72 @@ class Member:
     action_labels: tuple[str, ...]
 
 
-class AgentPolicy:
-    """One agent, alone: it needs no other agent, no central state and no communication."""
+class Network:
+    """What one agent remembers and decides by: a recurrent network."""
 
-    def __init__(self, index: int, member: Member, weights: dict[str, NDArray[np.float32]]) -> None:
-        self.index, self.name, self.num_actions = index, member.name, member.num_actions
-        self.action_labels = member.action_labels
-        self._width = member.observation_width
-        self._weights = weights
+    def __init__(self, index: int, weights: dict[str, NDArray[np.float32]]) -> None:
+        self._index, self._weights = index, weights
         self.reset()
 
     def reset(self) -> None:
         """Forget: a new episode begins."""
         self._memory = np.zeros(self._weights["memory"].shape[0], np.float32)
+
+    def scores(self, seen: NDArray[np.float32], previous: int) -> NDArray[np.float32]:
+        """The scores of the actions after one more observation."""
+        weights, x = self._weights, self._inputs(seen, previous)
+        x = np.maximum(x @ weights["encoder"] + weights["encoder_bias"], 0.0)
+        new_in = np.split(x @ weights["input"] + weights["input_bias"], 3)
+        kept = np.split(self._memory @ weights["memory"] + weights["memory_bias"], 3)
+        update = _sigmoid(new_in[1] + kept[1])
+        new = np.tanh(new_in[2] + _sigmoid(new_in[0] + kept[0]) * kept[2])
+        self._memory = (1.0 - update) * new + update * self._memory
+        heads = self._memory @ weights["head"] + weights["head_bias"]
+        return np.asarray(weights["table"] @ heads, np.float32)
+
+    def _inputs(self, seen: NDArray[np.float32], previous: int) -> NDArray[np.float32]:
+        padded, actions, agents = (int(n) for n in self._weights["sizes"])
+        x = np.zeros(padded + actions + agents, np.float32)
+        x[: seen.size] = (seen - self._weights["shift"][: seen.size]) * self._weights["scale"][: seen.size]
+        if previous >= 0:
+            x[padded + previous] = 1.0
+        x[padded + actions + self._index] = 1.0
+        return x
+
+
+class Controller:
+    """What one agent of a planned team decides by: a node for what was observed, an action for the node."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]], num_actions: int) -> None:
+        self._actions, self._successors = arrays["actions"], arrays["successors"]
+        self._observations, self._num_actions = arrays["observations"], num_actions
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget: a new episode begins."""
+        self._time, self._node = 0, 0
+
+    def scores(self, seen: NDArray[np.float32], previous: int) -> NDArray[np.float32]:
+        """1 for the action of the next node. An observation counts as the nearest one that is known."""
+        away = np.square(self._observations[:, : seen.size] - seen).sum(-1)
+        now = min(self._time, len(self._actions) - 1)
+        self._node = int(self._successors[now, self._node, int(np.argmin(away))])
+        self._time += 1
+        return np.eye(self._num_actions, dtype=np.float32)[int(self._actions[now, self._node])]
+
+
+class AgentPolicy:
+    """One agent, alone: it needs no other agent, no central state and no communication."""
+
+    def __init__(self, index: int, member: Member, padded: int, mind: Network | Controller) -> None:
+        self.index, self.name, self.num_actions = index, member.name, member.num_actions
+        self.action_labels = member.action_labels
+        self._width, self._padded, self._mind = member.observation_width, padded, mind
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget: a new episode begins."""
+        self._mind.reset()
         self._previous = -1
 
     def act(self, observation: ArrayLike, available: ArrayLike | None = None) -> int:
@@ -57,29 +112,12 @@ class AgentPolicy:
 
     def scores(self, observation: ArrayLike) -> NDArray[np.float32]:
         """Update the memory with an observation; the scores of the actions."""
-        weights, x = self._weights, self._inputs(observation)
-        x = np.maximum(x @ weights["encoder"] + weights["encoder_bias"], 0.0)
-        seen = np.split(x @ weights["input"] + weights["input_bias"], 3)
-        kept = np.split(self._memory @ weights["memory"] + weights["memory_bias"], 3)
-        update = _sigmoid(seen[1] + kept[1])
-        new = np.tanh(seen[2] + _sigmoid(seen[0] + kept[0]) * kept[2])
-        self._memory = (1.0 - update) * new + update * self._memory
-        heads = self._memory @ weights["head"] + weights["head_bias"]
-        return (weights["table"] @ heads)[: self.num_actions].astype(np.float32)
-
-    def _inputs(self, observation: ArrayLike) -> NDArray[np.float32]:
         seen = np.asarray(observation, np.float32).ravel()
-        padded, actions, agents = (int(n) for n in self._weights["sizes"])
-        if seen.size not in (self._width, padded):
+        if seen.size not in (self._width, self._padded):
             raise ValueError(f"agent {self.name!r} sees {self._width} numbers, got {seen.size}.")
         if not np.isfinite(seen).all():
             raise ValueError(f"agent {self.name!r} was shown {seen}: every number must be finite.")
-        x = np.zeros(padded + actions + agents, np.float32)
-        x[: seen.size] = (seen - self._weights["shift"][: seen.size]) * self._weights["scale"][: seen.size]
-        if self._previous >= 0:
-            x[padded + self._previous] = 1.0
-        x[padded + actions + self.index] = 1.0
-        return x
+        return self._mind.scores(seen, self._previous)[: self.num_actions]
 
     def _check_mask(self, available: ArrayLike) -> NDArray[np.bool_]:
         mask = np.asarray(available, bool).ravel()[: self.num_actions]
@@ -171,17 +209,28 @@ def _team(arrays: dict[str, NDArray[Any]]) -> TeamPolicy:
     if facts.get("format") not in (1, FORMAT):
         raise ValueError(f"it has the format {facts.get('format')!r}, this MARCO reads 1 to {FORMAT}")
     match facts:
-        case {"world": str(), "shared": bool(shared), "factored": bool(), "agents": [_, *_] as agents}:
+        case {"world": str(), "agents": [_, *_] as agents}:
             members = [_member(index, agent) for index, agent in enumerate(agents)]
         case _:
-            raise ValueError("its facts need world, shared, factored and agents")
-    if facts["format"] == 1:
-        shape = (len(members), max(member.observation_width for member in members))
-        arrays |= {"shift": np.zeros(shape, np.float32), "scale": np.ones(shape, np.float32)}
-    _check_arrays(arrays, members, shared)
-    return TeamPolicy(
-        [AgentPolicy(i, m, _own(arrays, i, shared)) for i, m in enumerate(members)], facts, arrays
-    )
+            raise ValueError(NEEDED)
+    padded = max(member.observation_width for member in members)
+    match facts:
+        case {"kind": "controllers"}:
+            _check_controllers(arrays, members)
+            minds: list[Any] = [
+                Controller({name: array[i] for name, array in arrays.items()}, member.num_actions)
+                for i, member in enumerate(members)
+            ]
+        case {"shared": bool(shared), "factored": bool()}:
+            if facts["format"] == 1:
+                shape = (len(members), padded)
+                arrays |= {"shift": np.zeros(shape, np.float32), "scale": np.ones(shape, np.float32)}
+            _check_arrays(arrays, members, shared)
+            minds = [Network(i, _own(arrays, i, shared)) for i in range(len(members))]
+        case _:
+            raise ValueError(NEEDED)
+    agents = [AgentPolicy(i, members[i], padded, mind) for i, mind in enumerate(minds)]
+    return TeamPolicy(agents, facts, arrays)
 
 
 def _facts(text: NDArray[Any] | None) -> dict[str, Any]:
@@ -238,6 +287,26 @@ def _check_arrays(arrays: dict[str, NDArray[Any]], members: list[Member], shared
             raise ValueError(f"its array {name!r} holds what is no finite number")
     if tuple(arrays["sizes"].tolist()) != sizes:
         raise ValueError(f"its sizes are {arrays['sizes'].tolist()}, those of its agents {list(sizes)}")
+
+
+def _check_controllers(arrays: dict[str, NDArray[Any]], members: list[Member]) -> None:
+    """Refuse controllers that lead nowhere, or to actions that an agent does not have."""
+    team, padded = len(members), max(member.observation_width for member in members)
+    needed = {"actions": ("iu", 3), "successors": ("iu", 4), "observations": ("f", 3)}
+    if set(arrays) != set(needed):
+        raise ValueError(f"its arrays are {sorted(arrays)}, controllers need {sorted(needed)}")
+    for name, (kinds, axes) in needed.items():
+        array = arrays[name]
+        if array.dtype.kind not in kinds or array.ndim != axes or len(array) != team or not array.size:
+            raise ValueError(f"its array {name!r} has the shape {array.shape} and type {array.dtype}")
+    actions, leads, known = (arrays[name] for name in needed)
+    if leads.shape[:3] != actions.shape or known.shape[1:] != (leads.shape[3], padded):
+        raise ValueError("its controllers and their observations do not fit together")
+    if leads.min() < 0 or leads.max() >= actions.shape[2] or not np.isfinite(known).all():
+        raise ValueError("its controllers lead to nodes that are not there")
+    most = np.array([member.num_actions for member in members])
+    if actions.min() < 0 or (actions.max((1, 2)) >= most).any():
+        raise ValueError("its controllers have actions that their agents do not have")
 
 
 def _policy_file(path: Path, seed: int | None) -> Path:

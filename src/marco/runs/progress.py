@@ -30,6 +30,7 @@ NAMES = {
     "return": "real return",
     "uncertainty": "its uncertainty",
     "imagined_return": "imagined return",
+    "planned_return": "that of the planned team",
     "exploration_return": "imagined return with bonus",
     "model_steps": "model steps",
     "epsilon": "epsilon",

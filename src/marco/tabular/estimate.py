@@ -1,7 +1,7 @@
 """A finite Dec-POMDP estimated from real episodes: counts of what occurred, smoothed by a learned model.
 
-What was never tried is taken for bad: an untried pair (s, a) leads to a state that pays the lowest reward seen
-at every later step. So a planner keeps to what the data bear out, where R-MAX would go and look.
+What was never tried is taken for bad: an untried pair (s, a) leads to a state that pays the lowest reward
+seen at every later step. So a planner keeps to what the data bear out, where R-MAX would go and look.
 """
 
 from typing import NamedTuple

@@ -1,0 +1,92 @@
+"""Planned teams: what the planner is told of the model, and a run in which it takes part."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
+from marco.algorithm.planning import NODES, can_plan, no_plan, plan, predictions
+from marco.environments.switch import Switch
+from marco.evaluation import exact_value
+from marco.model.environment import LearnedState
+from marco.model.fit import ModelPlan, fit_model
+from marco.model.views import Centralised
+from marco.policies.base import RandomPolicy
+from marco.policies.controller import ControllerPolicy
+from marco.rollout import rollouts
+from marco.tabular.convert import from_environment
+from marco.tabular.estimate import count
+from marco.tabular.solver import solve
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A model of the tiny riddle from some 500 real steps, and these."""
+    own = ModelPlan(view=Centralised(), config=MODEL, spec=WORLD.spec)
+    episodes = jax.tree.map(np.asarray, rollouts(jax.random.key(0), WORLD, RandomPolicy(), 250))
+    env, _ = fit_model(jax.random.key(1), own, own.gather(episodes))
+    return env, episodes
+
+
+def test_predictions_are_the_frequencies_of_what_the_model_draws(learned):
+    env, episodes = learned
+    counts = count(WORLD.spec, episodes)
+    prior = predictions(env.model, counts)
+    state, action = (int(axis[0]) for axis in np.nonzero(counts.visits))
+    joint = np.array(np.unravel_index(action, counts.actions), np.int32)
+
+    def draw(key):
+        world = LearnedState(
+            jnp.asarray(counts.states[state]), jnp.zeros((2, 2)), jnp.ones((2, 4), bool), jnp.float32(0)
+        )
+        after = env.transition(key, world, jnp.asarray(joint))
+        return after.world.central, after.terminated, after.reward
+
+    central, over, reward = jax.tree.map(
+        np.asarray, jax.vmap(draw)(jax.random.split(jax.random.key(2), 4_000))
+    )
+    predicted = prior.G[state, action]
+    met = (np.abs(central[:, None] - counts.states) < 0.5).all(-1)  # what never occurred is not planned with
+    assert met.any(-1).mean() > 0.5
+    central, over, reward = (leaf[met.any(-1)] for leaf in (central, over, reward))
+    assert predicted.sum() == pytest.approx(1.0)
+    assert prior.R[state, action] == pytest.approx(reward.mean(), abs=0.03)
+    assert predicted[counts.after == counts.end].sum() == pytest.approx(over.mean(), abs=0.03)
+    for number in range(counts.end):
+        same = met[met.any(-1)][:, number] & ~over
+        assert predicted[counts.after == number].sum() == pytest.approx(same.mean(), abs=0.03)
+
+
+def test_the_plan_for_the_small_riddle_is_optimal(learned):
+    env, episodes = learned
+    found = plan(env.model, episodes, 20_000)
+    best = solve(from_environment(WORLD).dynamics, WORLD.horizon + 1)
+    assert best.optimal
+    assert exact_value(WORLD, found.policy) == pytest.approx(best.lower)
+
+
+def test_the_same_plan_every_time(learned):
+    env, episodes = learned
+    first, again = (plan(env.model, episodes, 300) for _ in range(2))
+    assert first.value == again.value
+    assert jax.tree.all(jax.tree.map(np.array_equal, first.policy, again.policy))
+
+
+def test_large_problems_are_not_planned():
+    assert can_plan(WORLD.spec)
+    assert not can_plan(Switch(agents=6).spec)
+    assert no_plan(WORLD.spec).actions.shape == (2, 3, NODES)
+
+
+def test_a_run_with_a_planner_keeps_its_team_and_goes_on_from_its_checkpoint(tmp_path):
+    plan = settings(planning=2_000, samples=200, first_chunk=150)
+    *_, (event, state) = phases(begin(tmp_path, plan))
+    assert [value is not None for value in event.metrics["planned_return"]] == [True] * len(SEEDS)
+    again = begin(tmp_path, plan).restore()
+    assert jax.tree.all(jax.tree.map(np.array_equal, state.best, again.best))
+    for index in range(len(SEEDS)):
+        best = max(float(one.value[index]) for one in state.best)
+        assert isinstance(state.policy(plan, index), ControllerPolicy) == (
+            float(state.best[-1].value[index]) == best
+        )
