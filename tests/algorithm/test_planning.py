@@ -41,21 +41,21 @@ def test_predictions_are_the_frequencies_of_what_the_model_draws(learned):
             jnp.asarray(counts.states[state]), jnp.zeros((2, 2)), jnp.ones((2, 4), bool), jnp.float32(0)
         )
         after = env.transition(key, world, jnp.asarray(joint))
-        return after.world.central, after.terminated, after.reward
+        return after.world.central, after.world.observation, after.terminated, after.reward
 
-    central, over, reward = jax.tree.map(
-        np.asarray, jax.vmap(draw)(jax.random.split(jax.random.key(2), 4_000))
-    )
+    drawn = jax.vmap(draw)(jax.random.split(jax.random.key(2), 4_000))
+    central, observation, over, reward = jax.tree.map(np.asarray, drawn)
+    met = (np.abs(central[:, None] - counts.states) < 0.5).all(-1)
     predicted = prior.G[state, action]
-    met = (np.abs(central[:, None] - counts.states) < 0.5).all(-1)  # what never occurred is not planned with
-    assert met.any(-1).mean() > 0.5
-    central, over, reward = (leaf[met.any(-1)] for leaf in (central, over, reward))
     assert predicted.sum() == pytest.approx(1.0)
-    assert prior.R[state, action] == pytest.approx(reward.mean(), abs=0.03)
-    assert predicted[counts.after == counts.end].sum() == pytest.approx(over.mean(), abs=0.03)
-    for number in range(counts.end):
-        same = met[met.any(-1)][:, number] & ~over
-        assert predicted[counts.after == number].sum() == pytest.approx(same.mean(), abs=0.03)
+    assert prior.R[state, action] == pytest.approx(reward[met.any(-1)].mean(), abs=0.03)
+    assert predicted[counts.after == counts.end].sum() == pytest.approx((over & met.any(-1)).mean(), abs=0.03)
+    each = np.stack(np.unravel_index(counts.seen, counts.num_observations), -1)
+    for column in np.flatnonzero(counts.after < counts.end):
+        rows = [known[number] for known, number in zip(counts.observations, each[column], strict=True)]
+        shown = (np.abs(observation - np.stack(rows)) < 0.5).all((1, 2))
+        same = met[:, counts.after[column]] & shown & ~over
+        assert predicted[column] == pytest.approx(same.mean(), abs=0.03)
 
 
 def test_the_plan_for_the_small_riddle_is_optimal(learned):
