@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.algorithm.config import MarcoConfig
 from marco.environments.base import Environment, HostWorld, known_of
 from marco.model.components import Component
+from marco.model.config import ModelConfig
 from marco.model.early_stopping import Examples
 from marco.model.fit import ModelPlan, examples, fit_model
 from marco.model.inputs import ComponentName, Inputs
@@ -49,16 +49,11 @@ class Task(NamedTuple):
 
 
 def measure_models(
-    world: str, env: Environment | HostWorld, samples: int, seed: int, yardsticks: bool = True
+    world: str, env: Environment | HostWorld, config: ModelConfig, samples: int, seed: int
 ) -> Iterator[list[Row]]:
     """The rows of each component: of the model, and of the trees."""
     spec, begin = env.spec, time.perf_counter()
-    plan = ModelPlan(
-        make_view("centralised"),
-        MarcoConfig.preset("default", spec, samples=samples).model,
-        spec,
-        known=tuple(known_of(env).items()),
-    )
+    plan = ModelPlan(make_view("centralised"), config, spec, known=tuple(known_of(env).items()))
     (data,), (fresh,) = (
         plan.gather(random_episodes(env, steps, of))
         for steps, of in ((samples, seed), (TEST_STEPS, TEST_SEED + seed))
@@ -73,9 +68,8 @@ def measure_models(
             continue
         facts = {"world": world, "component": name, "samples": samples, "seed": seed}
         facts |= {"classes": len(task.classes), "values": len(task.values)}
-        sides = {"MARCO": _of_model(component, task)}
-        rows = [{**facts, "side": "MARCO", "seconds": seconds} | summed(sides["MARCO"])]
-        for side in ("boosting", "boosting, related") if yardsticks else ():
+        rows = [{**facts, "side": "MARCO", "seconds": seconds} | summed(_of_model(component, task))]
+        for side in ("boosting", "boosting, related"):
             begin = time.perf_counter()
             inputs = _own_inputs(task) if side == "boosting" else _related_inputs(spec, task, data, fresh)
             losses = chained(*inputs, groups=np.asarray(task.train.episode)[: int(task.train.number)])
