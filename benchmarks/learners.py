@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
+from marco.environments.base import Environment
 from marco.environments.registry import make
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
@@ -25,6 +26,7 @@ from marco.learners.parallel import stack_seeds
 from marco.learners.presets import make_learner
 from marco.learners.q_learning import QLearner
 from marco.learners.restarts import RestartKeys, race, restart_keys, winning_policy, winning_value
+from marco.policies.base import Policy
 from marco.types import Spec
 from record import FREE, MODEL_FREE, RESULTS, Results, Row
 
@@ -87,17 +89,13 @@ def run_free(name: str, study: Free, seeds: tuple[int, ...], results: Results) -
     """Train twice: the second time is without compilation."""
     env = make(study.world)
     learner, restarts = free_team(env.spec)
-    each = restart_keys(jnp.stack([jax.random.key(seed) for seed in seeds]), restarts)
-    # As if every restart were a seed of its own: so the value of each is known.
-    keys, envs = RestartKeys(*(key.reshape(-1, 1) for key in each)), stack_seeds([env] * each.init.size)
     seconds = []
     for _ in range(2):
         begin = time.perf_counter()
-        *_, last = race(keys, lambda progress: envs, envs, (learner,), study.updates)
+        teams = train_free(env, learner, restarts, study.updates, seeds)
         seconds.append(round(time.perf_counter() - begin, 2))
-    values, samples = winning_value(last.best).reshape(-1, restarts), last.steps.reshape(-1, restarts).sum(-1)
-    policies = [winning_policy(last.best, i * restarts + int(of.argmax())) for i, of in enumerate(values)]
-    estimates = [evaluate(env, policy, 20_000, seed=1) for policy in policies]
+    values, samples = teams.values, teams.samples
+    estimates = [evaluate(env, policy, 20_000, seed=1) for policy in teams.policies]
     print(f"  {_spread([estimate.mean for estimate in estimates])} in {seconds[1]:.1f} s", flush=True)
     facts = {"study": name, "world": study.world, "learner": getattr(learner, "mixer", "mappo")}
     facts |= {"restarts": restarts, "updates": study.updates}
@@ -108,6 +106,27 @@ def run_free(name: str, study: Free, seeds: tuple[int, ...], results: Results) -
         for seed, estimate, used, of in zip(seeds, estimates, samples, values, strict=True)
     ]
     results.add(FREE, rows)
+
+
+class FreeTeams(NamedTuple):
+    """The best team of each seed, the value of each of its restarts, and the samples of all together."""
+
+    policies: list[Policy]
+    values: np.ndarray
+    samples: np.ndarray
+
+
+def train_free(
+    env: Environment, learner: Learner, restarts: int, updates: int, seeds: tuple[int, ...]
+) -> FreeTeams:
+    """Train several teams in the true environment, and keep the best of each seed."""
+    each = restart_keys(jnp.stack([jax.random.key(seed) for seed in seeds]), restarts)
+    # As if every restart were a seed of its own: so the value of each is known.
+    keys, envs = RestartKeys(*(key.reshape(-1, 1) for key in each)), stack_seeds([env] * each.init.size)
+    *_, last = race(keys, lambda progress: envs, envs, (learner,), updates)
+    values, samples = winning_value(last.best).reshape(-1, restarts), last.steps.reshape(-1, restarts).sum(-1)
+    best = [winning_policy(last.best, i * restarts + int(of.argmax())) for i, of in enumerate(values)]
+    return FreeTeams(best, values, samples)
 
 
 def free_team(spec: Spec) -> tuple[Learner, int]:

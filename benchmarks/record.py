@@ -111,6 +111,18 @@ SPEED = _table(
     "study world side quantity",
     "size repeat value",
 )
+SUITE = _table(
+    "suite",
+    "world cell seed",
+    "world cell learner settings",
+    "samples seed return standard_error test_episodes imagined seconds",
+)
+SUITE_MODELS = _table(
+    "suite_models",
+    "world samples seed | component side",
+    "world component side settings",
+    "samples seed classes values nats unexplained right seconds",
+)
 TABLES = (
     MARCO,
     MARCO_PROGRESS,
@@ -122,6 +134,8 @@ TABLES = (
     SOLVER,
     *RMAX.values(),
     SPEED,
+    SUITE,
+    SUITE_MODELS,
 )
 
 

@@ -7,6 +7,7 @@ from helpers.contract import check_contract
 from marco.environments.adapters.jaxmarl import JaxMARLWorld
 from marco.environments.bridge import make_bridge as bridge
 from marco.environments.delayed import Delayed
+from marco.environments.foraging import Foraging
 from marco.environments.reference import Reference
 from marco.environments.registry import make
 from marco.environments.switch import Switch
@@ -38,6 +39,8 @@ ENVIRONMENTS = {
     "bridge, 2 agents, length 1": bridge(agents=2, length=1, horizon=6),
     "delayed": Delayed(),
     "delayed by 1": Delayed(agents=3, delay=1, horizon=7),
+    "foraging": Foraging(),
+    "foraging, 4 agents": Foraging(rows=5, columns=7, agents=4, foods=3, sight=2, penalty=0.1),
     "reference": Reference(),
     "tabular, unequal agents": random_table(),
     "dectiger": make("dectiger"),
@@ -57,7 +60,7 @@ def test_a_jaxmarl_environment_keeps_the_contract(name):
 
 
 def test_a_true_world_holds_only_static_fields():
-    for world in (Switch(), bridge(), Delayed(), Reference()):
+    for world in (Switch(), bridge(), Delayed(), Foraging(), Reference()):
         assert jax.tree.leaves(world) == []
 
 

@@ -33,7 +33,7 @@ def test_the_catalogue_has_the_numbers_of_the_environments(name):
     assert spec.name == name
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name != "reference"])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("reference", "foraging")])
 def test_every_finite_environment_is_also_a_problem(name):
     sizes = {"bridge": {"agents": 2, "length": 1}, "delayed": {"delay": 2}}.get(name, {})
     table = problem(name, **sizes)
@@ -193,7 +193,7 @@ def test_a_function_in_a_file_is_found_with_its_neighbours(tmp_path, monkeypatch
         (
             "football",
             {},
-            "unknown environment 'football': there are switch, bridge, reference, delayed, dectiger",
+            "unknown environment 'football': there are switch, bridge, reference, delayed, foraging",
         ),
         ("switch", {"lenght": 3}, "switch has no setting 'lenght': it has agents, horizon."),
         ("bridge", {"lenght": 3}, "it has agents, length, horizon. Do you mean 'length'?"),

@@ -64,9 +64,11 @@ def test_a_wall_of_features_and_of_agents_is_cut():
     assert "of 9 agents the first 6 are shown" in text
 
 
-@pytest.mark.parametrize("name", ["switch", "bridge", "reference", "gridsmall", "dectiger", "delayed"])
+@pytest.mark.parametrize(
+    "name", ["switch", "bridge", "reference", "gridsmall", "dectiger", "delayed", "foraging"]
+)
 def test_every_environment_can_be_drawn(name, tmp_path):
-    short = {"horizon": 5} if name in ("reference", "delayed") else {}
+    short = {"horizon": 5} if name in ("reference", "delayed", "foraging") else {}
     env, path = make(name, **short), tmp_path / "a.gif"
     episodes = [episode_of(env, seed) for seed in range(2)]
     draw_gif(env, episodes, path)

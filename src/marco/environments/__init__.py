@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from marco.environments.bridge import Bridge
     from marco.environments.catalogue import CATALOGUE
     from marco.environments.delayed import Delayed
-    from marco.environments.experts import GoToCentroid, StandStill, SwitchProtocol, TellAndGo
+    from marco.environments.experts import GoToCentroid, LoadInTurn, StandStill, SwitchProtocol, TellAndGo
+    from marco.environments.foraging import Foraging
     from marco.environments.reference import Reference
     from marco.environments.registry import make, problem
     from marco.environments.render import draw_gif, episode_table
@@ -34,9 +35,11 @@ __all__ = [
     "Environment",
     "EnvironmentState",
     "FiniteEnvironment",
+    "Foraging",
     "GoToCentroid",
     "HostWorld",
     "JaxMARLWorld",
+    "LoadInTurn",
     "PettingZooWorld",
     "Reference",
     "StandStill",
@@ -60,7 +63,8 @@ _HOMES = {
     "bridge": ("Bridge",),
     "catalogue": ("CATALOGUE",),
     "delayed": ("Delayed",),
-    "experts": ("GoToCentroid", "StandStill", "SwitchProtocol", "TellAndGo"),
+    "experts": ("GoToCentroid", "LoadInTurn", "StandStill", "SwitchProtocol", "TellAndGo"),
+    "foraging": ("Foraging",),
     "reference": ("Reference",),
     "registry": ("make", "problem"),
     "render": ("draw_gif", "episode_table"),

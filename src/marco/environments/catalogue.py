@@ -70,6 +70,16 @@ CATALOGUE = {
         horizon=25,
         optimum=2.0,
     ),
+    "foraging": Entry(
+        "built-in",
+        "level-based foraging",
+        "marco.environments.foraging:Foraging",
+        agents=2,
+        actions=6,
+        observation_width=76,
+        state_width=76,
+        horizon=50,
+    ),
     "dectiger": Entry(
         "table",
         "a tiger behind one of two doors",

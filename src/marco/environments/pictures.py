@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from marco.environments.render import in_words, values_of
-from marco.types import Categorical, Episode, Spec, blocks
+from marco.types import Categorical, Episode, Feature, Spec, blocks
 
 COLOURS = ("#2f6db5", "#d1495b", "#3d9970", "#e0912f", "#7b5ea7", "#5c6b73", "#b5651d", "#17a2b8")
 ARROWS = {"Left": "\u2190", "Right": "\u2192"}
@@ -64,6 +64,35 @@ def draw_reference(spec: Spec, axes: Any, episode: Episode, t: int) -> None:
         words = f"agent {agent}" if said == 0 else f'agent {agent}: "word {said - 1}"'
         axes.annotate(words, path[-1], xytext=(9, 9), textcoords="offset points", fontsize=8.5, color=INK)
     _corner(axes, f"return so far {episode.reward[:t].sum():+.2f}", -1.75, -1.52)
+
+
+def draw_foraging(spec: Spec, axes: Any, episode: Episode, t: int) -> None:
+    """`foraging`: apples and agents with their levels, and an arrow or a ring for what each agent does."""
+    state, does = _named(spec, episode, t), _actions(spec, episode, t)
+    rows, columns = (_feature(spec, f"agent 0 {axis}").width for axis in ("row", "column"))
+    size = 10.0 / max(rows, columns)
+    _scene(axes, columns * size + 0.4, rows * size + 0.4, left=-0.2, bottom=-0.2)
+    arrows = {"North": (0, 1), "South": (0, -1), "West": (-1, 0), "East": (1, 0)}
+    for cell in range(rows * columns):
+        row, column = divmod(cell, columns)
+        _box(axes, column * size, row * size, size, size, PAPER, FLOOR)
+    for name in (key.removesuffix(" row") for key in state if key.endswith(" row")):
+        if state[f"{name} row"] == 0:
+            continue  # eaten
+        kind, number = name.split()
+        colour = COLOURS[int(number) % len(COLOURS)] if kind == "agent" else GOOD
+        x, y = (state[f"{name} column"] - 0.5) * size, (rows - state[f"{name} row"] + 0.5) * size
+        action = does[int(number)] if does and kind == "agent" else ""
+        right, up = arrows.get(action, (0, 0))
+        if right or up:
+            ends = {"xy": (x + size * right, y + size * up), "xytext": (x, y)}
+            axes.annotate("", **ends, arrowprops={"arrowstyle": "-|>", "lw": 2.5, "color": colour})
+        look = {"c": colour, "edgecolors": BAD if action == "Load" else INK, "zorder": 3}
+        marker = "o" if kind == "food" else "s"
+        axes.scatter(x, y, s=450 * size, marker=marker, lw=3 if action == "Load" else 1, **look)
+        level = str(state[f"{name} level"])
+        axes.text(x, y, level, ha="center", va="center", color="white", zorder=4, fontsize=11)
+    _corner(axes, f"return so far {episode.reward[:t].sum():+.2f}", 0.1, -0.15)
 
 
 def grid_of(spec: Spec) -> list[tuple[int, ...]] | None:
@@ -159,6 +188,10 @@ def _actions(spec: Spec, episode: Episode, t: int) -> list[str]:
 
 def _columns(spec: Spec, name: str) -> slice:
     return blocks(spec.state)[[feature.name for feature in spec.state].index(name)]
+
+
+def _feature(spec: Spec, name: str) -> Feature:
+    return next(feature for feature in spec.state if feature.name == name)
 
 
 def _visitor(spec: Spec, state: dict[str, Any]) -> int | None:

@@ -1,6 +1,5 @@
 """Run a cell with all seeds at once, and evaluate its teams in the true environment on the way."""
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -29,7 +28,7 @@ from marco.model.uncertainty import ObservedSteps, uncertainty
 from marco.model.views import make_view
 from marco.policies.base import EpsilonGreedy, Policy
 from marco.reproduction.cells import Cell, MarcoCell, ModelFreeCell, TabularCell
-from marco.reproduction.store import QUANTILES, Row, read, write
+from marco.reproduction.store import QUANTILES, Row, digest, read, write
 from marco.rollout import rollouts
 from marco.runs.checkpoint import alone, read_events
 from marco.runs.config import RunConfig, version_of
@@ -68,7 +67,7 @@ def settings(cell: Cell, quick: bool) -> str:
     else:
         spec = make(cell.world).spec
         made = (spec, cell.quick(spec) if quick else cell.config(spec))
-    return hashlib.sha256(repr(made).encode()).hexdigest()[:12]
+    return digest(made)
 
 
 def _tabular(cell: TabularCell, seeds: tuple[int, ...], quick: bool, say: Callable[[str], None]) -> list[Row]:

@@ -50,6 +50,22 @@ def mean_and_iqm(values: Float[np.ndarray, " seeds"]) -> tuple[Interval, Interva
     return mean, iqm
 
 
+def iqm_over(worlds: Sequence[Float[np.ndarray, " seeds"]]) -> Interval:
+    """The interquartile mean of the scores in several environments, resampling seeds within each of them.
+
+    All count the same: where one has more seeds than others, its first ones are taken.
+    """
+    rliable, metrics = _rliable()
+    runs = min(len(one) for one in worlds)
+    points, intervals = rliable.get_interval_estimates(
+        {"all": np.stack([one[:runs] for one in worlds], axis=1)},
+        lambda x: np.array([metrics.aggregate_iqm(x)]),
+        reps=RESAMPLES,
+        random_state=np.random.RandomState(0),
+    )
+    return Interval(float(points["all"][0]), *(float(bound) for bound in intervals["all"][:, 0]))
+
+
 def improvement(
     ours: Sequence[Float[np.ndarray, " seeds"]], theirs: Sequence[Float[np.ndarray, " seeds"]]
 ) -> Interval:

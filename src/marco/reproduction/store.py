@@ -5,6 +5,7 @@ OUT/runs/CELL/        on the way: the folder of a run, which an interrupted stud
 """
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Iterable
@@ -87,6 +88,11 @@ def read(path: Path) -> Measured:
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it, and it is run again.") from error
     return Measured(facts, rows)
+
+
+def digest(settings: Any) -> str:
+    """Twelve digits that depend on all of some settings: others, a changed default say, have others."""
+    return hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
 
 
 def _formatted(value: Any) -> str:
