@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marco.jobs.events import Report
+from marco.jobs.processes import work
 from marco.tabular import load, solve
 from marco.tabular.rmax import (
     Centralised,
@@ -25,7 +27,6 @@ from marco.tabular.rmax import (
     make_task,
 )
 from record import RMAX, Results, Row
-from workers import Report, work
 
 MARGIN = 0.05
 WRITE_EVERY = 20.0

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from marco.jobs.events import Report
+from marco.jobs.processes import work
 from marco.tabular import DecPOMDP, Limits, load, solve
 from record import SOLVER, SOURCES, Results, own_source
-from workers import Report, work
 
 # problem: (horizons, the published value where one is known)
 SOLVED: dict[str, dict[int, float | None]] = {

@@ -148,6 +148,15 @@ def machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def cores() -> int:
+    """How many threads can run at once: those of this process, which may have been given fewer than all."""
+    if (given := os.environ.get("NPROC", "")).isdigit() and int(given):  # as XLA understands it
+        return int(given)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def gib(size: int) -> str:
     """An amount of memory for the reader."""
     return f"{size // 2**20 / 1024:,.1f} GiB" if size < 2**80 else "more than all memory there is"

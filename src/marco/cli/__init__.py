@@ -17,6 +17,8 @@ COMMANDS = {
     "play": "Show episodes of an environment, or of a trained team",
     "model": "Report how good the model of a run is",
     "worlds": "List the environments there are, and how to name your own",
+    "sweep": "Run worlds x settings x seeds from a file, or search for settings",
+    "compare": "Compare runs: means and intervals, samples to a threshold, who is better",
     "reproduce": "Run the paper's experiments again, and draw its figures",
     "solve": "Find the best team of a finite Dec-POMDP exactly",
     "rmax": "Learn a finite Dec-POMDP by Adapted R-MAX",

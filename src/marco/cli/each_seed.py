@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 
-from marco.checks import machine_memory
+from marco.checks import cores, machine_memory
 from marco.cli.common import console
-from marco.learners.parallel import cores
 
 PER_CORE = 4
 """The most processes for each core: more only wait for each other."""

@@ -3,19 +3,18 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from marco.algorithm.config import MarcoConfig, PresetName
+from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
 from marco.algorithm.presets import apply_changes
 from marco.api import default_test_episodes
-from marco.checks import SEEDS, check_episodes, check_seed, gib, machine_memory, same_world
+from marco.checks import SEEDS, check_episodes, check_seed, cores, gib, machine_memory, same_world
 from marco.cli.each_seed import commands, most_processes, run_together
 from marco.cli.follow import follow
 from marco.cli.settings import (
@@ -31,15 +30,14 @@ from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import defaults, full_name, make, refuse_code
 from marco.environments.settings import as_json
-from marco.learners.parallel import check_memory, cores
-from marco.learners.presets import LearnerName, LearnerPreset, make_learner
+from marco.learners.parallel import check_memory
+from marco.learners.presets import LearnerName
+from marco.runs.choices import Choices, RunPreset
 from marco.runs.config import Logged, Method, RunConfig, read_config
 from marco.runs.run import Run
 from marco.types import Episode
 
 PROG = "marco train"
-MOST_RESTARTS = 1_000
-"""The most teams in the last model: each takes memory of its own, and time."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Train:
     `marco worlds`)."""
     method: Method = "marco"
     """How to learn: in a learned model, or from real steps alone."""
-    preset: Literal["default", "paper", "free-samples"] | None = None
+    preset: RunPreset | None = None
     """default: the best we know for few samples; paper: the paper's numbers; free-samples (model-free only):
     for environments whose steps cost nothing."""
     learner: LearnerName | None = None
@@ -152,8 +150,7 @@ def _show_help(options: Train, rest: list[str]) -> None:
     settings, _ = take_env(rest, options.reward)
     env = make(options.world or "", **settings)
     print(f"\nSettings, with their values for {options.world}:")
-    config = _preset(options, env) if options.method == "marco" else _model_free_preset(options, env)
-    take_changes(config, ["--help"], f"{PROG} {options.world}")
+    take_changes(_choices(options).default(env), ["--help"], f"{PROG} {options.world}")
 
 
 def _world(options: Train, base: RunConfig | None, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -230,16 +227,17 @@ def _check_options(options: Train, base: RunConfig | None) -> None:
 def _algorithm(
     options: Train, base: RunConfig | None, env: Environment | HostWorld, rest: list[str], prog: str
 ) -> MarcoConfig | ModelFreeConfig:
+    choices = _choices(options)
     if base is not None:
         changes = take_changes(base.algorithm, rest, prog, options_of(Train))
         own = {} if options.samples is None else {"samples": options.samples}
-        return _restarted(_changed(base.algorithm, own | changes), options)
-    if options.method == "model-free":
-        config = _model_free_preset(options, env)
-        return apply_changes(config, take_changes(config, rest, prog, options_of(Train)))
-    changes = take_changes(_preset(options, env), rest, prog, options_of(Train))
-    given = {"samples": options.samples, "learner": options.learner}
-    return _restarted(MarcoConfig.preset(_preset_name(options), env.spec, **given, **changes), options)
+        changed = _changed(base.algorithm, own | changes)
+        return choices.restarted(changed) if isinstance(changed, MarcoConfig) else changed
+    return choices.algorithm(env, take_changes(choices.default(env), rest, prog, options_of(Train)))
+
+
+def _choices(options: Train) -> Choices:
+    return Choices(**{one.name: getattr(options, one.name) for one in fields(Choices)})
 
 
 def _changed(config: Any, changes: dict[str, Any]) -> Any:
@@ -251,34 +249,6 @@ def _changed(config: Any, changes: dict[str, Any]) -> Any:
     if not of_team or not getattr(config, "restarts", ()):
         return config
     return replace(config, restarts=tuple(apply_changes(one, of_team) for one in config.restarts))
-
-
-def _preset(options: Train, env: Environment | HostWorld) -> MarcoConfig:
-    given = {"samples": options.samples, "learner": options.learner}
-    return MarcoConfig.preset(_preset_name(options), env.spec, **given)
-
-
-def _preset_name(options: Train) -> PresetName:
-    return "paper" if options.preset == "paper" else "default"
-
-
-def _restarted(config: Any, options: Train) -> Any:
-    if options.restarts is None:
-        return config
-    if options.restarts > MOST_RESTARTS:
-        raise ValueError(f"--restarts must be at most {MOST_RESTARTS:,}, got {options.restarts}.")
-    return replace(config, restarts=tuple(islice(cycle(config.final_learners), options.restarts)))
-
-
-def _model_free_preset(options: Train, env: Environment | HostWorld) -> ModelFreeConfig:
-    preset: LearnerPreset = "sample-efficient"
-    if options.preset in ("paper", "free-samples"):
-        preset = options.preset
-    samples = 100_000 if options.samples is None else options.samples
-    # In a host environment test episodes are real steps, taken one by one: few will do.
-    share = 20 if isinstance(env, Environment) else 5
-    every = max(1, samples // share) if options.evaluate_every is None else options.evaluate_every
-    return ModelFreeConfig(make_learner(preset, env.spec, options.learner), samples, every)
 
 
 def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Method:

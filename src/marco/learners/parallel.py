@@ -4,7 +4,6 @@ Each seed has its own environment, which its restarts share. Seeds are spread ov
 CPU, whose cores one program does not fill, programs run side by side in threads.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
-from marco.checks import check_seeds, gib, machine_memory
+from marco.checks import check_seeds, cores, gib, machine_memory
 from marco.compilation import program, program_of_one_core
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics, TakesUnits
@@ -166,11 +165,6 @@ def side_by_side(function: Callable[[Item], Any], items: Sequence[Item]) -> list
     """Apply a function of compiled programs to every item, with as many threads as there are cores."""
     with ThreadPoolExecutor(max(1, min(len(items), cores()))) as threads:
         return list(threads.map(lambda item: jax.block_until_ready(function(item)), items))
-
-
-def cores() -> int:
-    """How many threads can run at once."""
-    return os.cpu_count() or 1
 
 
 def bytes_per_training(learner: Learner, spec: Spec) -> int:

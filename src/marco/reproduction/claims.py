@@ -19,8 +19,9 @@ from marco.reproduction.cells import (
     StudyName,
 )
 from marco.reproduction.figures import Found
-from marco.reproduction.statistics import Interval, difference, ratio
+from marco.reproduction.statistics import difference, ratio
 from marco.reproduction.store import Measured
+from marco.statistics import Interval
 
 OPTIMUM = {"switch": 20 / 27, "bridge": 20 / 27}
 REPRODUCED, NOT, BETTER, NOT_RUN = "reproduced", "**not reproduced**", "better", "not run"

@@ -1,8 +1,5 @@
 """Run a cell with all seeds at once, and evaluate its teams in the true environment on the way."""
 
-import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -31,7 +28,7 @@ from marco.reproduction.cells import Cell, MarcoCell, ModelFreeCell, TabularCell
 from marco.reproduction.store import QUANTILES, Row, digest, read, write
 from marco.rollout import rollouts
 from marco.runs.checkpoint import alone, read_events
-from marco.runs.config import RunConfig, version_of
+from marco.runs.config import RunConfig, commit, version_of
 from marco.runs.run import TEST_SEED, Run
 from marco.tabular import load, solve
 from marco.tabular.rmax import learn, make_task
@@ -55,7 +52,8 @@ def measure(cell: Cell, seeds: tuple[int, ...], out: Path, quick: bool, say: Cal
         else:
             rows = _model_free(cell, env, seeds, quick, say)
     seconds = round(before + time.perf_counter() - begun, 1)
-    facts: dict[str, Any] = {"cell": cell.name, "settings": settings(cell, quick), "commit": commit()}
+    program = commit() or version_of("marco-marl")
+    facts: dict[str, Any] = {"cell": cell.name, "settings": settings(cell, quick), "commit": program}
     facts |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "seconds": seconds}
     write(out / "cells" / f"{cell.name}.csv", facts | ({"quick": True} if quick else {}), rows)
 
@@ -262,14 +260,3 @@ def _pairs(episodes: Episode) -> set[bytes]:
     mask = np.asarray(episodes.mask)
     state, actions = np.asarray(episodes.state)[:-1][mask], np.asarray(episodes.actions)[mask]
     return {_key(s, a) for s, a in zip(state, actions, strict=True)}
-
-
-def commit() -> str:
-    """The commit of the program, or its version where there is no repository."""
-    if "MARCO_COMMIT" in os.environ:
-        return os.environ["MARCO_COMMIT"]
-    if (git := shutil.which("git")) is None:
-        return version_of("marco-marl")
-    command = [git, "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or version_of("marco-marl")

@@ -7,32 +7,14 @@ were spent, so that a median or a share is still right where a mean would not be
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from marco.optional import require
 from marco.reproduction.store import Measured, Row
-
-RESAMPLES = 2_000
-
-
-class Interval(NamedTuple):
-    """An estimate with its 95% interval."""
-
-    estimate: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{_plain(self.estimate)} ({_plain(self.low)} to {_plain(self.high)})"
-
-
-def _plain(value: float) -> str:
-    if not np.isfinite(value):
-        return "never" if value > 0 else "?"
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.3f}"
+from marco.statistics import RESAMPLES, Interval, crossing
 
 
 def mean_and_iqm(values: Float[np.ndarray, " seeds"]) -> tuple[Interval, Interval]:
@@ -144,23 +126,15 @@ def _crossing(samples: Any, values: Any, target: Callable[[np.random.Generator |
     after, and the estimate lies on the line between them. Never is infinite.
     """
 
-    def cross(mean: Any, level: float) -> tuple[float, float, float]:
-        reached = mean >= level - 1e-9
-        if not reached.any():
-            return np.inf, np.inf, np.inf
-        at = int(reached.argmax())
-        if at == 0:
-            return samples[0], samples[0], samples[0]
-        share = (level - mean[at - 1]) / (mean[at] - mean[at - 1])
-        between = samples[at - 1] + np.clip(share, 0.0, 1.0) * (samples[at] - samples[at - 1])
-        return between, samples[at - 1], samples[at]
-
     draws, size = np.random.default_rng(0), len(values)
-    found = [cross(values[draws.integers(0, size, size)].mean(0), target(draws)) for _ in range(RESAMPLES)]
+    found = [
+        crossing(samples, values[draws.integers(0, size, size)].mean(0), target(draws))
+        for _ in range(RESAMPLES)
+    ]
     _, lows, highs = zip(*found, strict=True)
     low = np.quantile(lows, 0.025, method="inverted_cdf")
     high = np.quantile(highs, 0.975, method="inverted_cdf")
-    return Interval(float(cross(values.mean(0), target(None))[0]), float(low), float(high))
+    return Interval(crossing(samples, values.mean(0), target(None)).at, float(low), float(high))
 
 
 def difference(ours: Float[np.ndarray, " seeds"], theirs: Float[np.ndarray, " seeds"]) -> Interval:

@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
 import platform
 import shlex
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache
@@ -92,6 +95,7 @@ def config_text(config: RunConfig) -> bytes:
         "format": FORMAT,
         "command": shlex.join(["marco", *sys.argv[1:]]),
         "versions": {"python": platform.python_version()} | {name: version_of(name) for name in LIBRARIES},
+        "commit": commit(),
         **as_json(config),
     }
     return (json.dumps(facts, indent=1) + "\n").encode()
@@ -144,6 +148,19 @@ def version_of(library: str) -> str:
         return version(library)
     except PackageNotFoundError:  # a source tree that was never installed
         return "unknown"
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the program, marked if it was changed; None where it is no checkout."""
+    if "MARCO_COMMIT" in os.environ:
+        return os.environ["MARCO_COMMIT"]
+    top, git = Path(__file__).parents[3], shutil.which("git")
+    if git is None or not (top / ".git").exists():  # a package may be installed inside another's repository
+        return None
+    command = [git, "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 @cache

@@ -1,37 +1,26 @@
-"""Many tasks on many cores: processes with one BLAS thread each, killed at a deadline whatever they do.
+"""Many tasks on the cores of this machine: processes that are killed at a deadline, or with their parent.
 
 A pool of a library (pebble) would do for results, but not for what a task reports while it runs: a queue that
 processes share can stay locked for good when one of them is killed, so each has a pipe of its own.
 """
 
 import os
+import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Literal, NamedTuple
+from threading import Thread
+from typing import Any
 
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SETTINGS = {**THREADS, "JAX_PLATFORMS": "cpu"}
-"""Environment variables of a process: it has one core and needs no accelerator."""
+from marco.jobs.events import ONE_CORE, Event, NextTask, Variables, Work, check_processes
+
 TICK = 1.0
 """Seconds after which the caller gets a turn even if nothing happened."""
-
-Report = Callable[[Any], None]
-"""Sends something to the caller while a task runs."""
-Work = Callable[[Any, Any, Report], Any]
-"""Called with what all tasks share, the task and `report`; a function of a module, not a closure."""
-
-
-class Event(NamedTuple):
-    """From a task: a report while it runs, its result, or that it ended without one."""
-
-    kind: Literal["report", "done", "ended"]
-    task: Any
-    value: Any = None
 
 
 @dataclass(eq=False)
@@ -45,26 +34,28 @@ class _Worker:
 def work(
     function: Work,
     shared: Any,
-    next_task: Callable[[], Any | None],
+    next_task: NextTask,
     *,
     processes: int,
     deadline: float = float("inf"),
     limit: float = float("inf"),
+    variables: Variables = ONE_CORE,
+    fresh: bool = False,
 ) -> Iterator[Event | None]:
     """Run tasks until none is left or until the deadline (of `time.monotonic`); None if nothing happened.
 
     `next_task` is asked whenever a process is free, so that it can look at what came back. A task that
     takes more than `limit` seconds is ended. Tasks that run at the deadline are killed without an event.
-    A task that fails, or whose process dies (for want of memory, say), is `ended` with the reason.
+    A task that fails, or whose process dies (for want of memory, say), is `ended` with the reason. Processes
+    have `variables` in their environment; with `fresh` each has one task only.
     """
-    if processes < 1:
-        raise ValueError(f"--processes must be at least 1, got {processes}.")
+    check_processes(processes)
     busy: dict[Connection, _Worker] = {}
     idle: list[_Worker] = []
     try:
         while time.monotonic() < deadline:
             while len(busy) < processes and (task := next_task()) is not None:
-                worker = idle.pop() if idle else _start(function, shared)
+                worker = idle.pop() if idle else _start(function, shared, variables)
                 worker.task, worker.ends = task, time.monotonic() + limit
                 worker.line.send(task)
                 busy[worker.line] = worker
@@ -76,7 +67,7 @@ def work(
                 if event.kind != "report":
                     del busy[worker.line]
                 if event.kind == "done":
-                    idle.append(worker)
+                    _end(worker) if fresh else idle.append(worker)
                 yield event
             for worker in [worker for worker in busy.values() if time.monotonic() > worker.ends]:
                 del busy[worker.line]
@@ -89,22 +80,33 @@ def work(
             _end(worker)
 
 
-def _start(function: Work, shared: Any) -> _Worker:
+def _start(function: Work, shared: Any, variables: Variables) -> _Worker:
     """A fresh process: forking one that has used jax may hang."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    before = dict(os.environ)
-    os.environ.update(SETTINGS)
-    process = context.Process(target=_serve, args=(function, shared, theirs), daemon=True)
-    process.start()
-    os.environ.clear()
-    os.environ.update(before)
+    with _environment(variables):
+        process = context.Process(target=_serve, args=(function, shared, theirs), daemon=True)
+        process.start()
     theirs.close()
     return _Worker(process, ours, None, float("inf"))
 
 
+@contextmanager
+def _environment(variables: Variables) -> Iterator[None]:
+    """Environment variables for a process that is started."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def _serve(function: Work, shared: Any, line: Connection) -> None:
     """The life of a process: tasks come and results go until the line is closed."""
+    Thread(target=_die_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends its processes
     try:
         while True:
             task = line.recv()
@@ -113,8 +115,16 @@ def _serve(function: Work, shared: Any, line: Connection) -> None:
             except Exception:  # sent to the caller
                 answer = "failed", traceback.format_exc()
             line.send(answer)
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, BrokenPipeError):
         return
+
+
+def _die_with_parent() -> None:
+    """A parent that is killed can end nobody: who is left would work on, unseen, and hold its files."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _received(worker: _Worker) -> Event:
