@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from marco.policies.base import Policy, RandomPolicy
     from marco.policies.deploy import TeamPolicy, load
     from marco.rollout import play, rollouts
+    from marco.simulators.config import Workers
     from marco.types import Agent, Episode, Spec, TimeStep
 
 _HOMES = {
@@ -47,6 +48,7 @@ _HOMES = {
     "Spec": "marco.types",
     "TeamPolicy": "marco.policies.deploy",
     "TimeStep": "marco.types",
+    "Workers": "marco.simulators.config",
     "WorldError": "marco.environments.base",
     "evaluate": "marco.evaluation",
     "learn": "marco.api",
@@ -77,6 +79,7 @@ __all__ = [
     "Spec",
     "TeamPolicy",
     "TimeStep",
+    "Workers",
     "WorldError",
     "__version__",
     "evaluate",

@@ -17,7 +17,7 @@ from marco.algorithm.loop import Marco, MarcoState, phases
 from marco.algorithm.precompile import compiled_ahead
 from marco.checks import check_episodes
 from marco.compilation import keep_compiled
-from marco.data.dataset import BrokenOff, Dataset
+from marco.data.dataset import BrokenOff, Dataset, PlayedAgain
 from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import make, name_of
 from marco.evaluation import Estimate, evaluate
@@ -29,6 +29,8 @@ from marco.runs.checkpoint import read_events
 from marco.runs.config import RunConfig
 from marco.runs.progress import Progress
 from marco.runs.run import TEST_SEED, Run
+from marco.simulators.config import Workers, as_workers
+from marco.simulators.pool import Simulators, opened
 from marco.types import Episode
 
 Known = Mapping[ComponentName, Callable[..., Any]]
@@ -49,6 +51,8 @@ class Result:
     """The real steps that were taken, those included that broke off without an outcome."""
     broken_off: BrokenOff
     """The real episodes that broke off, and all their steps; what was shown of them is in `episodes`."""
+    played_again: PlayedAgain
+    """Beginnings of episodes whose simulator was lost. Their steps are not among the samples."""
     metrics: list[Event]
     """The end of every phase; values are lists with one entry per seed of the call."""
     imagined: float
@@ -80,7 +84,8 @@ class Result:
         """
         if self.evaluated is not None:
             return self.evaluated
-        return evaluate(self.env, self.team, self.test_episodes, seed=TEST_SEED)
+        with opened(self.env) as env:
+            return evaluate(env, self.team, self.test_episodes, seed=TEST_SEED)
 
 
 def learn(
@@ -94,6 +99,9 @@ def learn(
     on_event: Callable[[Event], None] | None = None,
     progress: bool = True,
     test_episodes: int | None = None,
+    workers: int | Workers | None = None,
+    ray: str | None = None,
+    step_timeout: float | None = None,
 ) -> Result:
     """Learn a team's policy with MARCO from at most `samples` real steps.
 
@@ -107,6 +115,10 @@ def learn(
         on_event: called with the progress of every phase.
         progress: whether to show the progress (a board in a terminal, lines elsewhere).
         test_episodes: real episodes by which `result.value` is estimated, where it is not exact.
+        workers: simulators side by side, each in a process of its own, for an environment outside JAX that
+            has a name (see `marco.make`). It changes nothing but the time; see docs/runs.md.
+        ray: the address of a Ray cluster for them, or auto; processes of this machine if not given.
+        step_timeout: seconds after which a simulator that does not answer is replaced.
     """
     (result,) = learn_seeds(
         env,
@@ -118,6 +130,9 @@ def learn(
         on_event=on_event,
         progress=progress,
         test_episodes=test_episodes,
+        workers=workers,
+        ray=ray,
+        step_timeout=step_timeout,
     )
     return result
 
@@ -133,6 +148,9 @@ def learn_seeds(
     on_event: Callable[[Event], None] | None = None,
     progress: bool = True,
     test_episodes: int | None = None,
+    workers: int | Workers | None = None,
+    ray: str | None = None,
+    step_timeout: float | None = None,
 ) -> list[Result]:
     """`learn` with several seeds at once, vectorised; one result per seed."""
     keep_compiled()
@@ -162,15 +180,18 @@ def learn_seeds(
             on_event(event)
 
     functions = tuple((known or {}).items())
+    simulated = as_workers(workers, ray, step_timeout)
     with board.live():
         if out is None:
-            marco = Marco(env, config, tuple(seeds), Dataset(None, env.spec, len(seeds)), known=functions)
+            played = env if simulated is None else Simulators(env, simulated)
+            dataset = Dataset(None, env.spec, len(seeds))
+            marco = Marco(played, config, tuple(seeds), dataset, known=functions)
             marco.check()
-            with compiled_ahead(marco) as events:
+            with opened(played), compiled_ahead(marco) as events:
                 for event, state in events:  # noqa: B007  (the last state is what was learned)
                     report(event)
         else:
-            run = _open(Path(out), env, config, tuple(seeds), tests, functions)
+            run = _open(Path(out), env, config, tuple(seeds), tests, functions, simulated)
             for event in run.follow():
                 report(event)
             marco = run.marco()
@@ -205,11 +226,13 @@ def _open(
     seeds: tuple[int, ...],
     tests: int,
     known: tuple[tuple[ComponentName, Any], ...],
+    workers: Workers | None,
 ) -> Run:
     """The run in a folder: the one that is there, if it has the same settings, or a new one."""
     world, settings = name_of(env)
     names = tuple(name for name, _ in known)
-    run = Run(folder, RunConfig(world, "marco", config, seeds, tests, settings, known=names), env, known)
+    chosen = RunConfig(world, "marco", config, seeds, tests, settings, known=names, workers=workers)
+    run = Run(folder, chosen, env, known)
     if (folder / "config.json").exists():
         run.check_same()
     else:
@@ -227,6 +250,7 @@ def _results(
             episodes=marco.dataset.episodes(index),
             samples=int(marco.dataset.samples[index]),
             broken_off=marco.dataset.broken_off,
+            played_again=marco.dataset.played_again,
             metrics=ended,
             imagined=float(np.asarray(state.imagined)[index]),
             env=marco.env,

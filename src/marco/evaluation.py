@@ -25,7 +25,8 @@ from marco.policies.base import Memory, Policy
 from marco.policies.deploy import TeamPolicy
 from marco.policies.export import as_policy
 from marco.rollout import play, rollouts
-from marco.types import TimeStep
+from marco.simulators.pool import Simulators, Task
+from marco.types import Episode, TimeStep
 
 EXACT_LIMIT = 50_000
 """The most histories that `evaluate` enumerates; beyond it samples."""
@@ -80,10 +81,13 @@ def evaluate(
 
 
 def sampled_value(key: PRNGKeyArray, env: Environment | HostWorld, policy: Policy, episodes: int) -> Estimate:
-    """The mean undiscounted return over independent episodes; outside JAX one after the other."""
+    """The mean undiscounted return over independent episodes; outside JAX one by one, or by simulators."""
     check_episodes("episodes", episodes)
+    lost = 0
     if isinstance(env, Environment):
         returns, lengths = jax.tree.map(np.asarray, _returns(key, env, policy, episodes))
+    elif isinstance(env, Simulators):
+        returns, lengths, lost = _played_side_by_side(key, env, policy, episodes)
     else:
         played = []
         for number, one in enumerate(jax.random.split(key, episodes), 1):
@@ -93,7 +97,44 @@ def sampled_value(key: PRNGKeyArray, env: Environment | HostWorld, policy: Polic
         lengths = np.array([episode.length for episode in played])
     values = returns.astype(np.float64)
     error = float(values.std(ddof=1) / math.sqrt(values.size))
-    return Estimate(float(values.mean()), error, values.size, int(lengths.sum()))
+    return Estimate(float(values.mean()), error, values.size, int(lengths.sum()) + lost)
+
+
+def _played_side_by_side(
+    key: PRNGKeyArray, env: Simulators, policy: Policy, episodes: int
+) -> tuple[Float[np.ndarray, " B"], Int[np.ndarray, " B"], int]:
+    """Returns and lengths of test episodes in their order, and the steps that were lost with simulators."""
+    found: dict[int, Episode] = {}
+    counts = [StepCount() for _ in range(episodes)]
+
+    def task(number: int, one: PRNGKeyArray) -> Task:
+        what = f"test episode {number + 1} of {episodes}"
+
+        def play_in(simulator: HostWorld) -> None:
+            with during(what):
+                found[number] = play(one, simulator, policy, record=counts[number])
+
+        return Task(what, play_in)
+
+    tasks = (task(number, one) for number, one in enumerate(jax.random.split(key, episodes)))
+    for _ in env.side_by_side(lambda: next(tasks, None)):
+        pass
+    returns = np.array([found[number].undiscounted_return for number in range(episodes)])
+    lengths = np.array([found[number].length for number in range(episodes)])
+    return returns, lengths, sum(count.steps for count in counts) - int(lengths.sum())
+
+
+class StepCount:
+    """A Recorder that only counts the steps that were begun."""
+
+    steps = 0
+
+    def show(self, timestep: TimeStep) -> None:
+        """What is shown is not kept."""
+
+    def act(self, actions: Int[np.ndarray, " N"]) -> None:
+        """One more step."""
+        self.steps += 1
 
 
 @partial(jax.jit, static_argnames="episodes")

@@ -1,6 +1,6 @@
 """Collecting real episodes: who acts, for how many steps, and the metrics of a chunk."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from marco.model.uncertainty import BonusName, ObservedSteps, mean_uncertainty
 from marco.model.views import View, ViewedPolicy, make_view
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 from marco.rollout import play, rollout
+from marco.simulators.pool import Simulators, Task
 from marco.types import Episode, Spec
 
 
@@ -67,6 +68,35 @@ def collect_missing(
     only, limit = jax.tree.map(lambda leaf: leaf[0], policies), int(missing[0])
     with during(f"episode {dataset.begun + 1} of the run"), dataset.recording(limit) as record:
         play(keys[0], env, only, limit, record)
+
+
+def collect_side_by_side(
+    key_of: Callable[[int], PRNGKeyArray], env: Simulators, policies: Policy, dataset: Dataset, total: int
+) -> Generator[None, None, None]:
+    """Fill the dataset up to `total` samples, an episode in each simulator; yields when one is over.
+
+    `key_of` gives the key of an episode by its place. An episode whose simulator fails is played again from
+    its start, in its place; what had been played of it is kept apart.
+    """
+    only = jax.tree.map(lambda leaf: leaf[0], policies)
+
+    def next_task() -> Task | None:
+        if (found := dataset.next_episode(total)) is None:
+            return None
+        place, limit = found
+        what = f"episode {dataset.begun + place - dataset.chunks + 1} of the run"
+        key, records = key_of(place), [dataset.begin(place, limit)]
+
+        def play_in(simulator: HostWorld) -> None:
+            with during(what):
+                play(key, simulator, only, limit, records[-1])
+
+        def again() -> None:
+            records.append(dataset.begin_again(place))
+
+        return Task(what, play_in, again, over=partial(dataset.end, place))
+
+    yield from env.side_by_side(next_task)
 
 
 def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"]:

@@ -5,7 +5,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -16,7 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
-from marco.algorithm.collect import chunk_metrics, collect_missing, collectors, uncertainty_warnings
+from marco.algorithm.collect import (
+    chunk_metrics,
+    collect_missing,
+    collect_side_by_side,
+    collectors,
+    uncertainty_warnings,
+)
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
@@ -52,6 +58,7 @@ from marco.model.inputs import ComponentName
 from marco.model.rows import Data
 from marco.model.views import Centralised, make_view
 from marco.policies.base import Policy
+from marco.simulators.pool import Simulators
 from marco.types import Episode, Spec
 from marco.units import Units, real_units
 
@@ -145,7 +152,7 @@ class Marco:
 
     def run(self) -> Events:
         """Algorithm 1. Phases that the journal has kept are not done again."""
-        self.dataset.recover()
+        self.dataset.recover(again=isinstance(self.env, Simulators))
         done = self.journal.latest
         state = self.restore() if done else self.init()
         for step, phase in enumerate(phases(self.config), start=1):
@@ -188,15 +195,33 @@ class Marco:
         before = config.schedule[iteration - 1] if iteration else 0
         who = config.collector if iteration else "random"
         policy = collectors(who, config, self.env.spec, state.team, state.explorer)
-        while (missing := phase.samples - self.dataset.samples).max() > 0:
-            progress = 1.0 - float(missing.max()) / (phase.samples - before)
+        for missing in self._collected(policy, phase.samples):
+            progress = 1.0 - missing / (phase.samples - before)
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
-            keys = self._keys(self.dataset.chunks, Stream.COLLECT)
-            collect_missing(keys, self.env, policy, self.dataset, missing, config.chunk)
         chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), state
+
+    def _collected(self, policy: Policy, samples: int) -> Iterator[int]:
+        """Collect up to so many samples; how many are missing, before every batch."""
+
+        def missing() -> Any:
+            return samples - self.dataset.samples
+
+        if isinstance(self.env, Simulators) and missing().max() > 0:
+            yield int(missing().max())
+            played = collect_side_by_side(self._collection_key, self.env, policy, self.dataset, samples)
+            with closing(played):
+                yield from (left for _ in played if (left := int(missing().max())) > 0)
+            return
+        while missing().max() > 0:
+            yield int(missing().max())
+            keys = self._keys(self.dataset.chunks, Stream.COLLECT)
+            collect_missing(keys, self.env, policy, self.dataset, missing(), self.config.chunk)
+
+    def _collection_key(self, place: int) -> PRNGKeyArray:
+        return self._keys(place, Stream.COLLECT)[0]
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""

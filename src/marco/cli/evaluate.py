@@ -1,7 +1,7 @@
 """`marco evaluate`."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,15 +12,17 @@ from rich.table import Table
 from marco.checks import check_episodes, check_seed
 from marco.cli.common import RunOptions, cell, console
 from marco.cli.settings import parse
+from marco.cli.workers import WorkerOptions, with_address, workers_of
 from marco.compilation import keep_compiled
 from marco.environments.base import optimum_of
 from marco.evaluation import evaluate
 from marco.policies.export import load_policy
 from marco.runs.run import TEST_SEED, Run
+from marco.simulators.pool import opened
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(RunOptions):
+class Evaluate(RunOptions, WorkerOptions):
     """Evaluate the teams of a run in the true environment."""
 
     run_folder: Annotated[Path, tyro.conf.Positional]
@@ -35,17 +37,19 @@ class Evaluate(RunOptions):
 
 def main(arguments: list[str]) -> None:
     """Evaluate every seed of the run."""
-    options = parse(Evaluate, arguments, "marco evaluate")
+    options = parse(Evaluate, with_address(arguments), "marco evaluate")
     check_seed("--seed", options.seed)
     if options.episodes is not None:
         check_episodes("--episodes", options.episodes)
     keep_compiled()
     run = Run.open(options.run_folder, options.world, options.trust)
+    run = replace(run, config=replace(run.config, workers=workers_of(options, run.config.workers)))
     files = {seed: run.folder / "policy" / f"seed-{seed}.npz" for seed in run.config.seeds}
     found = {seed: file for seed, file in files.items() if file.exists()}
     if not found:
         raise ValueError(f"{run.folder} holds no team yet: it is saved when training ends.")
-    rows = [_row(run, seed, file, options) for seed, file in found.items()]
+    with opened(run.playing):
+        rows = [_row(run, seed, file, options) for seed, file in found.items()]
     optimum = optimum_of(run.env)
     if options.json:
         exact = [row["exact"] for row in rows]
@@ -68,7 +72,7 @@ def main(arguments: list[str]) -> None:
 def _row(run: Run, seed: int, file: Path, options: Evaluate) -> dict[str, Any]:
     policy = load_policy(file, run.env.spec)
     episodes = run.config.test_episodes if options.episodes is None else options.episodes
-    estimate = evaluate(run.env, policy, episodes, seed=options.seed)
+    estimate = evaluate(run.playing, policy, episodes, seed=options.seed)
     return {
         "seed": seed,
         "mean": estimate.mean,

@@ -57,6 +57,11 @@ def show_result(run: Run) -> None:
             f"{broken['episodes']:,} of the real episodes broke off, with {broken['steps']:,} of the real "
             "samples; what was seen of them was learned from."
         )
+    if (again := result.get("played_again", {"episodes": 0}))["episodes"]:
+        console.print(
+            f"{again['episodes']:,} episodes were played again, since their simulators were lost: "
+            f"{again['steps']:,} real steps beside the samples, kept and not learned from."
+        )
     for line in _whole_updates(run, max(result["samples"])):
         console.print(line)
     if tests := sum(row["steps"] for row in result["real"]) + _tested(run):

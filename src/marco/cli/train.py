@@ -25,6 +25,7 @@ from marco.cli.settings import (
     take_env,
     wants_help,
 )
+from marco.cli.workers import WorkerOptions, with_address, workers_of
 from marco.compilation import keep_compiled
 from marco.data.offline import for_seeds, read_logged
 from marco.environments.base import Environment, HostWorld
@@ -41,7 +42,7 @@ PROG = "marco train"
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(WorkerOptions):
     """Learn a team with MARCO from few real samples; or model-free, the baseline.
 
     All that is learned or observed is in the run's folder. Ctrl-C stops soon, twice at once, and loses
@@ -119,6 +120,7 @@ def main(arguments: list[str]) -> None:
         preset=(options.preset or "default") if base is None else base.preset,
         logged=logged,
         tensorboard=options.tensorboard or (base is not None and base.tensorboard),
+        workers=workers_of(options, None if base is None else base.workers),
     )
     out = (
         options.out or Path("runs") / f"{env.spec.name}-{config.method}{'' if each_alone else f'-{seeds[0]}'}"
@@ -134,7 +136,7 @@ def main(arguments: list[str]) -> None:
 
 def _parse(arguments: list[str]) -> tuple[Train, list[str]]:
     """The options, and the settings that are left; the environment comes first."""
-    words = [word for word in arguments if word not in ("-h", "--help")]
+    words = with_address([word for word in arguments if word not in ("-h", "--help")])
     world = words[0] if words and not words[0].startswith("-") else None
     options, rest = parse_with_rest(Train, words, PROG)
     return replace(options, world=world), rest

@@ -6,8 +6,14 @@ without any are padding. A sample is a step with `mask` True, and their number i
 
 A file with `lost` is of an episode that broke off: so many steps of each seed were begun without an outcome
 ever being shown. They are samples too, from which nothing can be learned.
+
+In a host environment a chunk is one episode, and its number is the place of that episode: its random numbers
+depend on it, whichever simulator plays it. Several may be under way (open-000003, open-000005); they become
+chunks in the order of their places. again-000003-0 is what was played of episode 3 before its simulator was
+lost: it was played again, and these steps are counted apart.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,17 +22,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from marco.data.chunk import CURE, Chunk, check_chunk, read_chunk
 from marco.data.open_episode import OpenEpisode, Recorded, read_open
-from marco.data.storage import load_arrays, save_arrays
+from marco.data.storage import flush_folder, save_arrays
 from marco.types import Episode, Spec
 
-TYPES = {"actions": np.int32, "available": bool, "terminated": bool, "truncated": bool, "mask": bool}
-"""Of a chunk's arrays; the rest are numbers."""
-
-CURE = "Put it back from a copy, or learn from the sound files: marco train WORLD --data FILE ..."
-
-OPEN = "open-"
-"""How the files of episodes under way begin; the number is that of the chunk to be."""
+OPEN, AGAIN = "open-", "again-"
+"""How the files of episodes under way begin, and those of what was played again; the number is the place."""
 
 
 class BrokenOff(NamedTuple):
@@ -37,23 +39,12 @@ class BrokenOff(NamedTuple):
     """All steps of these episodes, which are among the samples."""
 
 
-class Chunk(NamedTuple):
-    """What a file holds."""
+class PlayedAgain(NamedTuple):
+    """Beginnings of episodes whose simulator was lost: the episodes were played again, in their places."""
 
-    episodes: Episode
-    lost: np.ndarray | None = None
-    """Of an episode that broke off: the steps of each seed without an outcome."""
-
-    @property
-    def steps(self) -> np.ndarray:
-        """The real steps of each seed."""
-        shown = np.asarray(self.episodes.mask).sum((1, 2))
-        return shown if self.lost is None else shown + self.lost
-
-    @property
-    def begun(self) -> int:
-        """Episodes of the first seed; one that broke off may have shown no step."""
-        return 1 if self.lost is not None else int(np.asarray(self.episodes.mask)[0].any(0).sum())
+    episodes: int
+    steps: int
+    """Real steps that are not among the samples: they were taken beside them."""
 
 
 class Dataset:
@@ -65,6 +56,10 @@ class Dataset:
         self._samples: np.ndarray = sum((chunk.steps for chunk in self._chunks), np.zeros(seeds, int))
         self.begun = sum(chunk.begun for chunk in self._chunks)
         """Episodes of the first seed so far, those that broke off included."""
+        self._under_way: dict[int, OpenEpisode] = {}
+        self._over: dict[int, Recorded] = {}
+        """Episodes that are over, while one before them is under way."""
+        self._again = [] if folder is None else [_steps_in(path, spec) for path in folder.glob(f"{AGAIN}*")]
 
     def _read_all(self, folder: Path) -> list[Chunk]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,13 +91,18 @@ class Dataset:
         broken = [chunk.steps for chunk in self._chunks if chunk.lost is not None]
         return BrokenOff(len(broken), int(np.sum(broken)))
 
+    @property
+    def played_again(self) -> PlayedAgain:
+        """What was played again so far."""
+        return PlayedAgain(len(self._again), sum(self._again))
+
     def append(self, episodes: Episode, lost: np.ndarray | None = None) -> None:
         """Write a chunk (axes seeds T B); when this returns it is on the disk."""
         checked = check_chunk(self.spec.name, jax.tree.map(np.asarray, episodes), self.spec)
         chunk = Chunk(checked, lost)
         if self.folder is not None:
             extra = {} if lost is None else {"lost": lost}
-            save_arrays(self._file("chunk-", ".npz"), chunk.episodes._asdict() | extra)
+            save_arrays(self._path("chunk-", len(self._chunks), ".npz"), chunk.episodes._asdict() | extra)
         self._chunks.append(chunk)
         self._samples = self._samples + chunk.steps
         self.begun += chunk.begun
@@ -110,32 +110,107 @@ class Dataset:
     @contextmanager
     def recording(self, limit: int) -> Iterator[OpenEpisode]:
         """Append an episode of at most `limit` steps that is played one by one, however it ends."""
-        path = None if self.folder is None else self._file(OPEN)
-        record = OpenEpisode(path, self.spec, limit)
+        place = len(self._chunks)
         try:
-            yield record
+            yield self.begin(place, limit)
         finally:
-            self._settle(record.close(), path)
+            self.end(place)
 
-    def recover(self) -> None:
-        """Append what a crash left of an episode. For who holds the folder: it may be under way elsewhere."""
-        for path in [] if self.folder is None else sorted(self.folder.glob(f"{OPEN}*")):
-            if path.name > self._file(OPEN).name:
-                raise ValueError(f"{path} comes after chunks that are missing: put them back, or remove it.")
+    def next_episode(self, total: int) -> tuple[int, int] | None:
+        """The place of the next episode that `total` samples need in any case, and the most steps of it.
+
+        None, while that depends on how long those under way will be: so neither the speed of simulators nor
+        their number decides which episodes there are, or how long they may be.
+        """
+        place, missing, horizon = len(self._chunks), total - int(self._samples[0]), self.spec.horizon
+        certain = True
+        while place in self._over or place in self._under_way:
+            missing -= _steps(self._over[place]) if place in self._over else horizon
+            certain = certain and place in self._over
+            place += 1
+        if missing <= 0 or (missing < horizon and not certain):
+            return None
+        return place, min(missing, horizon)
+
+    def begin(self, place: int, limit: int) -> OpenEpisode:
+        """Begin to write down the episode of a place, of at most `limit` steps."""
+        self._under_way[place] = OpenEpisode(self._file(OPEN, place), self.spec, limit)
+        return self._under_way[place]
+
+    def begin_again(self, place: int) -> OpenEpisode:
+        """Keep apart what was written down of an episode under way, and begin anew to write it down."""
+        record = self._under_way[place]
+        self._keep_apart(record.close(), place)
+        return self.begin(place, record.limit)
+
+    def end(self, place: int) -> None:
+        """The episode of a place is over, however it ended: it becomes a chunk after those before it."""
+        played = self._under_way.pop(place).close()
+        if played is None:
+            self._forget(place)
+        else:
+            self._over[place] = played
+        self._settle()
+
+    def recover(self, again: bool = False) -> None:
+        """See to the episodes that a crash left under way. For who holds the folder: others may be at work.
+
+        Those that were over become chunks. Others broke off: they become chunks too, or are kept apart to be
+        played `again`.
+        """
+        if self.folder is None:
+            return
+        places = sorted(map(_place, self.folder.glob(f"{OPEN}*")))
+        self._check_places(places)
+        for place in reversed(places):
+            left = read_open(self._path(OPEN, place).read_bytes(), self.spec)
             # Of a chunk that is there already only the file was still to be removed.
-            left = read_open(path.read_bytes(), self.spec) if path == self._file(OPEN) else None
-            self._settle(left, path)
+            if place < len(self._chunks) or left is None:
+                self._forget(place)
+            elif again and left.lost is not None:
+                self._keep_apart(left, place)
+            else:
+                self._over[place] = left
+        self._settle()
 
-    def _settle(self, played: Recorded | None, path: Path | None) -> None:
-        if played is not None:
-            self.append(played.episode, None if played.lost is None else np.array([played.lost]))
-        if path is not None:
-            path.unlink()
-
-    def _file(self, begins: str, ends: str = "") -> Path:
-        """The file of the next chunk."""
+    def _check_places(self, places: list[int]) -> None:
+        """Whatever is before an episode under way has left a trace, if no chunk is missing."""
         assert self.folder is not None
-        return self.folder / f"{begins}{len(self._chunks):06d}{ends}"
+        traces = {*range(len(self._chunks)), *places, *map(_place, self.folder.glob(f"{AGAIN}*"))}
+        for place in places:
+            if not traces.issuperset(range(place)):
+                path = self._path(OPEN, place)
+                raise ValueError(f"{path} comes after chunks that are missing: put them back, or remove it.")
+
+    def _keep_apart(self, played: Recorded | None, place: int) -> None:
+        if played is None:  # its file stays, to be written anew: those behind it may be looked at before
+            return
+        self._again.append(_steps(played))
+        if self.folder is not None:
+            number = len(list(self.folder.glob(f"{AGAIN}{place:06d}-*")))
+            self._path(OPEN, place).rename(self._path(AGAIN, place).with_name(f"{AGAIN}{place:06d}-{number}"))
+            flush_folder(self.folder)
+
+    def _settle(self) -> None:
+        """Append the episodes that are over, in the order of their places."""
+        while (place := len(self._chunks)) in self._over:
+            played = self._over.pop(place)
+            self.append(played.episode, None if played.lost is None else np.array([played.lost]))
+            if self.folder is not None:
+                self._path(OPEN, place).unlink()
+
+    def _forget(self, place: int) -> None:
+        """Remove the file of an episode; one without a step stays while there are others behind it."""
+        behind = any(other > place for other in (*self._over, *self._under_way))
+        if self.folder is not None and (place < len(self._chunks) or not behind):
+            self._path(OPEN, place).unlink()
+
+    def _file(self, begins: str, place: int) -> Path | None:
+        return None if self.folder is None else self._path(begins, place)
+
+    def _path(self, begins: str, place: int, ends: str = "") -> Path:
+        assert self.folder is not None
+        return self.folder / f"{begins}{place:06d}{ends}"
 
     def episodes(self, seed: int, samples: int | None = None, since: int = 0) -> Episode:
         """The real episodes of a seed (axes T B), of the first chunks that hold `samples` steps.
@@ -167,62 +242,19 @@ class Dataset:
 
 
 def _is_passing(name: str) -> bool:
-    """Whether a file is none of the chunks, and soon gone: of a write, or of an episode under way."""
-    return name.startswith(".") or (name.startswith(OPEN) and name.removeprefix(OPEN).isdigit())
+    """Whether a file is none of the chunks: of a write, of an episode under way, or of one played again."""
+    return name.startswith(".") or re.fullmatch(rf"{OPEN}\d+|{AGAIN}\d+-\d+", name) is not None
 
 
-def read_chunk(path: Path) -> Chunk:
-    """The episodes of a file (axes seeds T B)."""
-    arrays = load_arrays(path, CURE)
-    lost = arrays.pop("lost", None)
-    if set(arrays) != set(Episode._fields):
-        raise ValueError(f"{path} is no chunk of real episodes: it holds {list(arrays)}. {CURE}")
-    seeds = arrays["mask"].shape[:1]
-    if lost is not None and (lost.dtype.kind != "i" or lost.shape != seeds or (lost < 0).any()):
-        raise ValueError(f"{path}: lost is {lost!r}, and must count the steps of each seed. {CURE}")
-    return Chunk(Episode(**arrays), lost)
+def _place(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
-def check_chunk(path: Path | str, chunk: Episode, spec: Spec) -> Episode:
-    """The chunk with its arrays in their types; refused if it cannot be of an environment of this shape.
-
-    `path` is the file, or whoever the chunk comes from.
-    """
-    found: dict[str, Any] = {}
-    seeds, episodes = (*np.shape(chunk.mask), 0, 0, 0)[0:3:2]
-    for name, shape in chunk_shapes(spec).items():
-        array = np.asarray(getattr(chunk, name))
-        if array.shape != (seeds, shape[0], episodes, *shape[1:]):
-            raise ValueError(
-                f"{path}: {name} has the shape {array.shape}; an environment like {spec.name} needs seeds, "
-                f"{shape[0]}, episodes{''.join(f', {size}' for size in shape[1:])}: it is of another "
-                f"environment. {CURE}"
-            )
-        kinds = "iu" if name == "actions" else "biuf"
-        if array.dtype.kind not in kinds or not np.isfinite(array).all():
-            raise ValueError(
-                f"{path}: {name} holds what are no {'whole' if kinds == 'iu' else 'finite'} numbers, from "
-                "which nothing can be learned: mend the environment, or leave these episodes out."
-            )
-        found[name] = array.astype(TYPES.get(name, np.float32), copy=False)
-    counts = np.array([agent.num_actions for agent in spec.agents])
-    if not ((found["actions"] >= 0) & (found["actions"] < counts)).all():
-        raise ValueError(
-            f"{path}: some actions are not among those of {spec.name}: it is of another environment. {CURE}"
-        )
-    return Episode(**found)
+def _steps(played: Recorded) -> int:
+    """The steps that were begun."""
+    return int(np.asarray(played.episode.mask).sum()) + (played.lost or 0)
 
 
-def chunk_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
-    """The shapes of a chunk's arrays without seeds and episodes: time first."""
-    timesteps, steps, team = spec.horizon + 1, spec.horizon, spec.num_agents
-    return {
-        "observation": (timesteps, team, spec.observation_width),
-        "state": (timesteps, spec.state_width),
-        "available": (timesteps, team, spec.num_actions),
-        "actions": (steps, team),
-        "reward": (steps,),
-        "terminated": (steps,),
-        "truncated": (steps,),
-        "mask": (steps,),
-    }
+def _steps_in(path: Path, spec: Spec) -> int:
+    played = read_open(path.read_bytes(), spec)
+    return 0 if played is None else _steps(played)

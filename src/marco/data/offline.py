@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marco.checks import same_world
-from marco.data.dataset import check_chunk, read_chunk
+from marco.data.chunk import check_chunk, read_chunk
 from marco.data.storage import read_json, save_arrays
 from marco.types import Episode, Spec
 

@@ -1,4 +1,4 @@
-"""The real episode under way in a host environment, kept step by step: a crash loses none of its steps.
+"""A real episode under way in a host environment, kept step by step: a crash loses none of its steps.
 
 data/open-000003 becomes data/chunk-000003.npz when its episode is over, or at the next start. It is a row of
 records of fixed sizes, each followed by its checksum: the most steps that the episode may take, its first
@@ -62,7 +62,8 @@ class OpenEpisode:
     """Writes down an episode as it is played; in memory alone where no path is given."""
 
     def __init__(self, path: Path | None, spec: Spec, limit: int) -> None:
-        self.path, self._spec, self._records = path, spec, Records.of(spec)
+        self.path, self.limit = path, limit
+        self._spec, self._records = spec, Records.of(spec)
         with naming(path or Path()):
             self._file: BinaryIO = io.BytesIO() if path is None else path.open("w+b", buffering=0)
         self._synced = self._acted = time.monotonic()

@@ -25,6 +25,7 @@ from marco.environments import settings
 from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
+from marco.simulators.config import Workers
 
 FORMAT = 2
 """The version of config.json's format."""
@@ -78,6 +79,8 @@ class RunConfig:
     """Components of the model that were given as functions, in Python."""
     logged: Logged | None = None
     tensorboard: bool = False
+    workers: Workers | None = None
+    """Simulators side by side, of a host environment; a run may go on with others."""
 
     def __post_init__(self) -> None:
         """A value that would stop the run at its end must not get into a file, nor out of one."""

@@ -33,7 +33,7 @@ from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
 from marco.checks import same_world
-from marco.data.dataset import BrokenOff, Dataset
+from marco.data.dataset import Dataset
 from marco.data.storage import read_json, write_atomically
 from marco.environments.base import Environment, HostWorld, WorldError, optimum_of
 from marco.environments.registry import defaults, make, refuse_code, runs_code
@@ -45,6 +45,7 @@ from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
 from marco.runs.config import LEARNERS, RunConfig, as_json, config_text, read_config
 from marco.runs.tensorboard import TensorBoard, summary_writer
+from marco.simulators.pool import Simulators, opened
 from marco.types import Episode, Spec
 
 TEST_SEED = 1_000_000
@@ -92,6 +93,12 @@ class Run:
         if not self.trusted:
             refuse_code(world, settings, str(self.folder), f"--world {shlex.quote(world)}")
         return make(world, **settings)
+
+    @cached_property
+    def playing(self) -> Environment | HostWorld:
+        """The environment as the run plays in it: by simulators side by side, if it has workers."""
+        workers = self.config.workers
+        return self.env if workers is None else Simulators(self.env, workers)
 
     @property
     def go_on(self) -> str:
@@ -167,7 +174,7 @@ class Run:
                 continue
             if name in usual and isinstance(theirs, dict):  # a default that is given changes nothing
                 theirs, ours = usual[name] | theirs, usual[name] | ours
-            if theirs != ours and name not in ("preset", "tensorboard"):
+            if theirs != ours and name not in ("preset", "tensorboard", "workers"):
                 raise ValueError(
                     f"{self.folder} holds a run with another {name}: choose another folder, or the settings "
                     "that it was begun with."
@@ -188,7 +195,7 @@ class Run:
 
     def follow(self) -> Generator[Event, None, None]:
         """Run, or go on, to the end; then the teams and their values are in the folder."""
-        with alone(self.folder), self._board() as board, self._noting():
+        with alone(self.folder), self._board() as board, self._noting(), opened(self.playing):
             follow = self._follow_marco if self.config.method == "marco" else self._follow_model_free
             for event in follow():
                 if board and event.phase == "done":
@@ -209,13 +216,14 @@ class Run:
                         policies,
                         self.dataset.samples.tolist(),
                         np.asarray(state.imagined).tolist(),
-                        self.dataset.broken_off,
+                        self.dataset,
                         state.warnings(marco.seeds, read_events(self.folder)),
                     )
                 yield event
 
     def _follow_model_free(self) -> Iterator[Event]:
-        algorithm = self._algorithm(Dataset(None, self.env.spec, len(self.config.seeds)))
+        nothing = Dataset(None, self.env.spec, len(self.config.seeds))
+        algorithm = self._algorithm(nothing)
         assert isinstance(algorithm, ModelFree)
         begun = time.perf_counter()
         for event, policies in algorithm.run():
@@ -223,13 +231,15 @@ class Run:
             append_metrics(self.folder, {**event._asdict(), "seconds": seconds})
             self._save(policies)
             yield event
-        self._conclude(policies, event.metrics["samples"], None, BrokenOff(0, 0), ())
+        self._conclude(policies, event.metrics["samples"], None, nothing, ())
         yield Event("done", 0, event.samples, {})
 
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
         config = self.config
         if isinstance(config.algorithm, MarcoConfig):
-            return Marco(self.env, config.algorithm, config.seeds, dataset, journal, self.known)
+            return Marco(self.playing, config.algorithm, config.seeds, dataset, journal, self.known)
+        if config.workers is not None:
+            raise ValueError("workers are for MARCO: a model-free run steps one simulator. Leave them out.")
         return ModelFree(self.env, config.algorithm, config.seeds, config.test_episodes)
 
     @contextmanager
@@ -261,19 +271,20 @@ class Run:
         policies: Sequence[Policy],
         samples: list[int],
         imagined: list[float] | None,
-        broken_off: BrokenOff,
+        dataset: Dataset,
         warnings: tuple[str, ...],
     ) -> None:
         """Save the teams, and evaluate them in the true environment; those steps are counted apart."""
         self._save(policies)
         rows = []
         for seed, policy in zip(self.config.seeds, policies, strict=True):
-            estimate = evaluate(self.env, policy, self.config.test_episodes, seed=TEST_SEED)
+            estimate = evaluate(self.playing, policy, self.config.test_episodes, seed=TEST_SEED)
             rows.append({"seed": seed, **estimate._asdict()})
         result = {
             "samples": samples,
             "logged": 0 if self.config.logged is None else self.config.logged.samples,
-            "broken_off": broken_off._asdict(),
+            "broken_off": dataset.broken_off._asdict(),
+            "played_again": dataset.played_again._asdict(),
             "optimum": optimum_of(self.env),
             "imagined": imagined,
             "real": rows,

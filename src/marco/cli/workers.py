@@ -1,0 +1,49 @@
+"""Simulators side by side, on the command line."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from marco.simulators.config import Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Options of the commands that play in a host environment."""
+
+    workers: int | None = None
+    """Host environments: so many simulators side by side, each in a process of its own; 0 for none. They
+    change nothing but the time."""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
+    """The workers are actors of the Ray cluster at this address; of the one that is found, or of one started
+    here, if none is given."""
+    step_timeout: float | None = None
+    """Seconds after which a worker that does not answer is replaced; it is waited for, if not given."""
+    attempts: int | None = None
+    """How many workers may fail in an episode, one after the other, before the run stops; 3, if not given."""
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """The arguments, with an address after --ray."""
+    words: list[str] = []
+    for word, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        words += [word, "auto"] if word == "--ray" and following.startswith("-") else [word]
+    return words
+
+
+def workers_of(options: WorkerOptions, before: Workers | None = None) -> Workers | None:
+    """The workers that the options ask for; what they leave open is as `before`."""
+    asked = {
+        "count": options.workers,
+        "ray": options.ray,
+        "step_timeout": options.step_timeout,
+        "attempts": options.attempts,
+    }
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if options.workers == 0 or (before is None and not given):
+        return None
+    if before is None and options.workers is None:
+        name = next(iter(given)).replace("_", "-")
+        raise ValueError(f"--{name} is for workers: say how many, as in --workers 8.")
+    return Workers(**({} if before is None else asdict(before)) | given)
