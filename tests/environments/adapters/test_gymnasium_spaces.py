@@ -33,7 +33,7 @@ def test_nested_spaces_become_features_named_by_their_path_in_the_order_of_the_s
         binary("inventory.keys.0"),
         binary("inventory.keys.1"),
         Categorical("pair.0", 2, labels=("5", "6")),
-        Continuous("pair.1", 2),
+        Continuous("pair.1 0", 2),
         Continuous("velocity", 2),
     )
 
@@ -44,8 +44,19 @@ def test_a_nested_value_fills_the_columns_of_its_features_in_that_order():
     assert shown.tolist() == [0, 0, 1, 1, 0, 0, 1, 0.25, 0.75, 0.5, -0.5]
 
 
-def test_a_space_without_parts_takes_the_name_of_the_root():
-    assert columns(spaces.Box(0, 1, (2, 3)), "state", "world").features == (Continuous("state", 6),)
+@pytest.mark.parametrize(
+    ("space", "features"),
+    [
+        (spaces.Box(0, 1, (6,)), (Continuous("state", 6),)),  # nobody says which belong together
+        (spaces.Box(0, 1, (2, 3)), (Continuous("state 0", 3), Continuous("state 1", 3))),
+        (spaces.Box(0, 1, (2, 1, 3)), (Continuous("state 0", 3), Continuous("state 1", 3))),
+        (spaces.Box(0, 1, (2,), bool), (binary("state 0"), binary("state 1"))),
+        (spaces.Box(0, 1, (), bool), (binary("state"),)),
+        (spaces.Box(0, 1, (84, 84, 3)), (Continuous("state", 84 * 84 * 3),)),  # a picture stays one
+    ],
+)
+def test_a_space_without_parts_takes_the_name_of_the_root_and_its_rows_are_features(space, features):
+    assert columns(space, "state", "world").features == features
 
 
 @pytest.mark.parametrize(

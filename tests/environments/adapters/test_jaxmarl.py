@@ -48,7 +48,7 @@ def test_riddle_shows_its_two_yes_or_no_observations_and_its_state_without_the_c
     assert set(spec.state) == {
         binary("bulb_state"),
         Continuous("agent_in_room"),
-        Continuous("has_been", 3),
+        *(Continuous(f"has_been {i}") for i in range(3)),
     }
 
 
@@ -57,7 +57,12 @@ def test_reference_shows_its_box_as_it_is(reference):
     assert (spec.num_agents, spec.num_actions, spec.observation_width, spec.horizon) == (2, 50, 21, 25)
     # Five entities with place and velocity, two agents with ten words, two goals.
     assert spec.state_width == 5 * 2 + 5 * 2 + 2 * 10 + 2
-    assert [feature.name for feature in spec.state] == ["p_pos", "p_vel", "c", "goal"]
+    assert spec.state == (
+        *(Continuous(f"p_pos {i}", 2) for i in range(5)),
+        *(Continuous(f"p_vel {i}", 2) for i in range(5)),
+        *(Continuous(f"c {i}", 10) for i in range(2)),
+        *(Continuous(f"goal {i}") for i in range(2)),
+    )
 
 
 def test_agents_that_differ_are_padded():
@@ -141,7 +146,7 @@ def test_telling_terminates_and_shows_the_true_last_state(riddle):
     places = zip(riddle.spec.state, blocks(riddle.spec.state), strict=True)
     columns = {feature.name: np.asarray(shown.state[place]) for feature, place in places}
     assert columns["bulb_state"] == 1.0
-    assert columns["has_been"].sum() >= 1.0
+    assert sum(columns[f"has_been {i}"] for i in range(3)) >= 1.0
 
 
 def test_reaching_jaxmarls_own_limit_is_truncation_not_termination(riddle):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from marco.types import ActionComponent
+from marco.types import ActionComponent, Continuous, Feature, binary
 
 RewardRule = str
 """How the agents' rewards become the team's: `mean`, `sum`, or the name of the one agent whose reward counts.
@@ -25,6 +25,10 @@ LIMIT_NAMES = (
     "horizon",
 )
 """The attributes in which environments keep their time limit."""
+
+
+MOST_FEATURES = 1_000
+"""The most features that an array is taken apart into: a picture of more pixels stays one."""
 
 
 class Part(NamedTuple):
@@ -50,6 +54,24 @@ def parts_of(space: Any, name: str) -> tuple[Part, ...]:
     single = counts is getattr(space, "n", None)
     names = [name] if single else [f"{name}.{i}" for i in range(sizes.size)]
     return tuple(map(Part, names, first.tolist(), sizes.tolist()))
+
+
+def array_features(name: str, shape: Sequence[int], dtype: Any, *, apart: bool) -> tuple[Feature, ...]:
+    """The features of an array, row by row: of the shape (n, d) n features of d numbers, as n places have.
+
+    Truth values are yes or no. The numbers of a vector are `apart` where each stands for a thing, as in a
+    field of a state; of any other vector nobody knows which numbers belong together.
+    """
+    size = math.prod(shape)
+    yes_or_no = np.dtype(dtype) == np.bool_
+    rows = size if yes_or_no or (apart and len(shape) == 1) else math.prod(shape[:-1])
+    whole = not shape or (len(shape) == 1 and not apart and not yes_or_no)
+    if not size:  # an agent that sees nothing may say so by an array without numbers
+        return ()
+    names = [name] if whole or rows > MOST_FEATURES else [f"{name} {row}" for row in range(rows)]
+    if yes_or_no and len(names) == size:
+        return tuple(map(binary, names))
+    return tuple(Continuous(one, size // len(names)) for one in names)
 
 
 def action_components(space: Any) -> tuple[ActionComponent, ...]:

@@ -3,7 +3,6 @@
 Gymnasium is optional: it is imported only once there is a space to describe.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -13,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from marco.environments.adapters.common import action_components, count, parts_of
+from marco.environments.adapters.common import action_components, array_features, count, parts_of
 from marco.environments.base import WorldError
 from marco.optional import require
-from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, binary
+from marco.types import ActionComponent, Agent, Categorical, Feature, binary
 
 Space = Any
 """A gymnasium space. Gymnasium is no dependency, so its types cannot be named."""
@@ -153,9 +152,7 @@ def _leaves(space: Space, path: tuple[str | int, ...], root: str, where: str) ->
 def _features(space: Space, name: str, where: str) -> tuple[Feature, ...]:
     spaces = _spaces()
     if isinstance(space, spaces.Box):
-        width = math.prod(space.shape)
-        # An agent that sees nothing may say so by a Box without numbers.
-        return (Continuous(name, width),) if width else ()
+        return array_features(name, space.shape, space.dtype, apart=False)
     parts = parts_of(space, name)
     if (most := max((part.size for part in parts), default=0)) > MAX_CLASSES:
         raise ValueError(

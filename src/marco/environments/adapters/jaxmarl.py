@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.adapters.common import (
     LIMIT_NAMES,
     RewardRule,
     action_components,
+    array_features,
     check_reward,
     count,
     parts_of,
@@ -53,9 +53,9 @@ class JaxMARLWorld(Environment):
     """A JaxMARL `MultiAgentEnv`, given as an instance: `JaxMARLWorld(jaxmarl.make("switch_riddle"))`.
 
     `horizon` is the instance's own limit unless given; `reward` is the mean or the sum over agents, or the
-    name of the one agent whose reward counts. The central state is read off the fields of JaxMARL's state:
-    floats and integers as numbers, truth values as yes or no; or by `central`, a function of that state, with
-    the `central_features` of its columns.
+    name of the one agent whose reward counts. The central state is read off the fields of JaxMARL's state: an
+    array of the shape (n, d) is n features of d numbers, truth values are yes or no; or by `central`, a
+    function of that state, with the `central_features` of its columns.
     """
 
     env: Any = eqx.field(static=True)
@@ -222,7 +222,7 @@ def _sight(space: Any, name: Any, seen: Any) -> tuple[Feature, ...]:
         kind == "MultiDiscrete" and seen.shape == tuple(space.shape)
     )
     if not indices:
-        return (Continuous("observation", int(np.prod(seen.shape))),)
+        return array_features("observation", seen.shape, seen.dtype, apart=False)
     parts = parts_of(space, "observation")
     return tuple(Categorical(name, size) if size != 2 else binary(name) for name, _, size in parts)
 
@@ -231,13 +231,11 @@ def _sight(space: Any, name: Any, seen: Any) -> tuple[Feature, ...]:
 def _state_features(env: Any) -> tuple[Feature, ...]:
     features: list[Feature] = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(_shapes(env)[1])[0]:
-        name, size = ".".join(map(_entry, path)), int(np.prod(leaf.shape))
-        if _tells_time(path, leaf) or size == 0:
+        name = ".".join(map(_entry, path))
+        if _tells_time(path, leaf):
             continue
-        if leaf.dtype == bool:
-            features += [binary(name if leaf.shape == () else f"{name} {i}") for i in range(size)]
-        elif jnp.issubdtype(leaf.dtype, jnp.number):
-            features.append(Continuous(name, size))
+        if leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number):
+            features += array_features(name, leaf.shape, leaf.dtype, apart=True)
         else:
             raise ValueError(
                 f"the state's field {name} of {type(env).__name__} holds {leaf.dtype}, which has no columns: "
@@ -276,8 +274,8 @@ def _mask_method(env: Any) -> str | None:
 
 def _columns(features: tuple[Feature, ...], seen: Array) -> Float[Array, " O"]:
     raw = jnp.ravel(seen)
-    if isinstance(features[0], Continuous):
-        return raw.astype(jnp.float32)
+    if all(isinstance(feature, Continuous) or feature == binary(feature.name) for feature in features):
+        return raw.astype(jnp.float32)  # numbers and truth values are their own columns
     shown = [f.encode(raw[i].astype(jnp.int32)) for i, f in enumerate(features) if isinstance(f, Categorical)]
     return jnp.concatenate(shown)
 
