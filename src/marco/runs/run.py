@@ -40,6 +40,7 @@ from marco.environments.registry import defaults, make, refuse_code, runs_code
 from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
+from marco.learners.restarts import Imagined
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
@@ -208,7 +209,7 @@ class Run:
                     self._conclude(
                         policies,
                         self.dataset.samples.tolist(),
-                        np.asarray(state.imagined).tolist(),
+                        state.imagined,
                         self.dataset.broken_off,
                         state.warnings(marco.seeds, read_events(self.folder)),
                     )
@@ -260,7 +261,7 @@ class Run:
         self,
         policies: Sequence[Policy],
         samples: list[int],
-        imagined: list[float] | None,
+        imagined: Imagined | None,
         broken_off: BrokenOff,
         warnings: tuple[str, ...],
     ) -> None:
@@ -275,7 +276,10 @@ class Run:
             "logged": 0 if self.config.logged is None else self.config.logged.samples,
             "broken_off": broken_off._asdict(),
             "optimum": optimum_of(self.env),
-            "imagined": imagined,
+            "imagined": None if imagined is None else np.asarray(imagined.mean).tolist(),
+            "imagined_range": None
+            if imagined is None
+            else np.stack([imagined.low, imagined.high], -1).tolist(),
             "real": rows,
             "warnings": warnings,
         }
