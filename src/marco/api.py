@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from rich.console import Console
 
 from marco.algorithm.config import MarcoConfig
@@ -57,6 +56,8 @@ class Result:
     """The end of every phase; values are lists with one entry per seed of the call."""
     imagined: float
     """The team's return in the model."""
+    imagined_range: tuple[float, float]
+    """Its return in the member of the model that thinks least of it, and in the one that thinks most."""
     env: Environment | HostWorld
     test_episodes: int
     warnings: tuple[str, ...] = ()
@@ -252,7 +253,8 @@ def _results(
             broken_off=marco.dataset.broken_off,
             played_again=marco.dataset.played_again,
             metrics=ended,
-            imagined=float(np.asarray(state.imagined)[index]),
+            imagined=float(state.imagined.mean[index]),
+            imagined_range=(float(state.imagined.low[index]), float(state.imagined.high[index])),
             env=marco.env,
             test_episodes=tests,
             warnings=state.warnings(marco.seeds, ended),

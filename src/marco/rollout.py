@@ -78,6 +78,20 @@ def rollouts(key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int)
     return jax.vmap(rollout, in_axes=(0, None, None), out_axes=1)(keys, env, policy)
 
 
+def rollouts_by_member(
+    key: PRNGKeyArray, env: Environment, policy: Policy, episodes: int
+) -> tuple[Episode, int]:
+    """Episodes of which each is played by one member of an ensemble from its start to its end.
+
+    Also the number of members: episode b is played by member b modulo that number. An environment without
+    an ensemble is one member.
+    """
+    parts = env.by_member()
+    if parts is None or episodes < parts.members:
+        return rollouts(key, env, policy, episodes), 1
+    return _shared_out(key, env, parts._replace(resample=False), policy, episodes), parts.members
+
+
 def _shared_out(
     key: PRNGKeyArray, env: Environment, parts: ByMember, policy: Policy, episodes: int
 ) -> Episode:

@@ -6,7 +6,7 @@ hundred times as large, or columns shifted and stretched, are the same numbers t
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +119,7 @@ def _prior(features: Sequence[Feature], width: int) -> tuple[np.ndarray, np.ndar
     return low, high
 
 
-def _range_of(x: Array, taken: Array) -> Range:
+def _range_of(x: Any, taken: Any) -> Range:
     """The range over time and episodes: of the first timestep, and of those that steps led to."""
     first, later, axes = x[0], x[1:], (0, 1)
     return Range(

@@ -81,7 +81,7 @@ def test_large_problems_are_not_planned():
 
 def test_a_run_with_a_planner_keeps_its_team_and_goes_on_from_its_checkpoint(tmp_path):
     plan = settings(planning=2_000, samples=200, first_chunk=150)
-    *_, (event, state) = phases(begin(tmp_path, plan))
+    *_, (event, _), (_, state) = phases(begin(tmp_path, plan))
     assert [value is not None for value in event.metrics["planned_return"]] == [True] * len(SEEDS)
     again = begin(tmp_path, plan).restore()
     assert jax.tree.all(jax.tree.map(np.array_equal, state.best, again.best))

@@ -74,7 +74,8 @@ def test_a_race_ends_when_no_seed_gains_and_a_team_that_stands_is_kept(
 ):
     """The first seed gains nothing for eight segments, and what comes later is too late."""
     values = zip([0.5] * 8 + [0.9] * 2, of_second, strict=True)
-    scripted = (Estimate(jnp.array(pair)[:, None], jnp.full((2, 1), 0.01)) for pair in values)
+    pairs = (jnp.array(pair)[:, None] for pair in values)
+    scripted = (Estimate(pair, jnp.full((2, 1), 0.01), pair[..., None]) for pair in pairs)
     monkeypatch.setattr("marco.learners.restarts.evaluate_all", lambda *call: next(scripted))
     keys = restart_keys(jax.random.split(jax.random.key(0), 2), 1)
     told = list(race(keys, lambda progress: WORLD, WORLD, (TINY,), 10))

@@ -22,13 +22,14 @@ from helpers.toys import (
 from marco.algorithm.exploration import ExplorationEnvironment
 from marco.environments.reference import Reference
 from marco.environments.switch import Switch
+from marco.learners.parallel import evaluate_all
 from marco.model.components import Known, Model
 from marco.model.config import ModelConfig
 from marco.model.environment import LearnedEnvironment
 from marco.model.inputs import Inputs
 from marco.model.rows import gather
 from marco.policies.base import RandomPolicy
-from marco.rollout import rollout, rollouts
+from marco.rollout import rollout, rollouts, rollouts_by_member
 from marco.types import blocks, concatenate_observations, split_observations
 
 FACTORED = ModelConfig(*[small("factored")] * 5, SETTINGS.training)
@@ -136,6 +137,26 @@ def test_episodes_are_shared_out_among_the_members(fitted):
         before, after = drawn[:, 0, episode], drawn[:, 1, episode]
         pairs = np.bincount(3 * before + after, minlength=9) / 300
         np.testing.assert_allclose(pairs, 1 / 9, atol=4 * np.sqrt(1 / 9 * 8 / 9 / 300))
+
+
+def test_episodes_by_member_say_who_played_them_however_members_are_drawn(fitted):
+    """Member m pays m for a step: an episode of member m earns m at each of its steps."""
+    env = paid_by_member(fitted, "step")
+    played, members = rollouts_by_member(jax.random.key(0), env, RandomPolicy(), 8)
+    assert members == 3
+    for b in range(8):
+        paid = np.asarray(played.reward)[np.asarray(played.mask)[:, b], b]
+        assert set(paid.tolist()) == {float(b % 3)}
+
+
+def test_the_value_of_a_team_in_each_member(fitted):
+    env = paid_by_member(fitted, "step")
+    envs, policy = jax.tree.map(lambda leaf: leaf[None], env), RandomPolicy()
+    estimate = evaluate_all(jax.random.split(jax.random.key(0), (1, 1)), policy, envs)
+    low, middle, high = np.asarray(estimate.by_member)[0, 0].tolist()
+    assert low == 0.0
+    assert 0.0 < middle < high
+    assert float(estimate.mean[0, 0]) == pytest.approx((low + middle + high) / 3, rel=0.01)
 
 
 def test_shared_out_episodes_have_the_distribution_of_episodes_played_alone(fitted):

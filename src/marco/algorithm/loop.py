@@ -44,6 +44,7 @@ from marco.learners.parallel import (
 from marco.learners.restarts import (
     Best,
     EnvironmentsAt,
+    Imagined,
     best_like,
     evaluate_again,
     race,
@@ -110,7 +111,7 @@ class MarcoState(NamedTuple):
     best: tuple[Best, ...] = ()
     """The best team of each learner in the last model; empty before."""
     imagined: Any = None
-    """The value of the best team of each seed in the last model, by fresh episodes."""
+    """The value of the best team of each seed in the last model, by fresh episodes (`Imagined`)."""
 
     def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
         """What is to be known of the last model, and of the last collection, before the team is trusted."""
@@ -291,8 +292,8 @@ class Marco:
                 state = state._replace(best=(*state.best, planned))
                 metrics["planned_return"] = [v if np.isfinite(v) else None for v in planned.value.tolist()]
         value = evaluate_again(keys, state.model, learners, state.best)
-        state = state._replace(imagined=jnp.asarray(value, jnp.float32))
-        yield _event(phase, metrics | {"imagined_return": value.tolist()}), state
+        state = state._replace(imagined=Imagined(*(jnp.asarray(part, jnp.float32) for part in value)))
+        yield _event(phase, metrics | {"imagined_return": value.mean.tolist()}), state
 
     @property
     def spec(self) -> Spec:
@@ -325,7 +326,7 @@ class Marco:
         best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, self.spec)
         if self._plans:
             best = (*best, planned_like(self.spec, len(self.seeds)))
-        return state._replace(best=best, imagined=jnp.zeros(len(self.seeds)))
+        return state._replace(best=best, imagined=Imagined(*[jnp.zeros(len(self.seeds))] * 3))
 
     def _demonstrated(self, phase: Phase, envs: Any) -> EnvironmentsAt:
         """The environments in the course of a training: at first some episodes begin with real actions."""

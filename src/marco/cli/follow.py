@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 from rich.table import Table
 
@@ -45,7 +46,7 @@ def show_result(run: Run) -> None:
         margin = "" if exact else f" ± {1.96 * row['standard_error']:.4f}"
         cells = [str(row["seed"]), f"{result['samples'][index]:,}", cell(row["mean"]) + margin]
         if imagined is not None:
-            cells.insert(2, cell(imagined[index]))
+            cells.insert(2, _imagined(result, index))
         table.add_row(*cells, cell(result["optimum"]))
     console.print(table)
     for warning in result.get("warnings", ()):
@@ -69,6 +70,12 @@ def show_result(run: Run) -> None:
     say(f"Figure: {run_figure(run)}")
     say(f"Watch the team: {run.command('play')}")
     say(f"The team is in {run.folder}: {run.command('evaluate')}")
+
+
+def _imagined(result: dict[str, Any], index: int) -> str:
+    """The imagined return of a team, and from where to where the members of the model put it."""
+    mean, ranges = cell(result["imagined"][index]), result.get("imagined_range")
+    return mean if ranges is None else f"{mean} ({cell(ranges[index][0])} to {cell(ranges[index][1])})"
 
 
 def _whole_updates(run: Run, samples: int) -> Iterator[str]:

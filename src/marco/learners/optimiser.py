@@ -7,7 +7,9 @@ import optax
 OptimiserName = Literal["adam", "rmsprop"]
 
 
-def make_optimiser(name: OptimiserName, learning_rate: float, clip: float) -> optax.GradientTransformation:
+def make_optimiser(
+    name: OptimiserName, learning_rate: optax.ScalarOrSchedule, clip: float
+) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then Adam or RMSprop with PyMARL's constants."""
     if name == "adam":
         inner = optax.adam(learning_rate, eps=1e-5)

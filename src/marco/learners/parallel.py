@@ -22,7 +22,7 @@ from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics, TakesUnits
 from marco.learners.training import TrainingState, init, train, train_until
 from marco.policies.base import Policy
-from marco.rollout import rollouts
+from marco.rollout import rollouts_by_member
 from marco.types import Spec
 from marco.units import Units
 
@@ -125,6 +125,8 @@ class Estimate(NamedTuple):
 
     mean: Float[Array, "*S R"]
     error: Float[Array, "*S R"]
+    by_member: Float[Array, "*S R M"]
+    """The mean of the episodes that each member of a learned model plays."""
 
 
 @program
@@ -133,8 +135,10 @@ def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -
 
     def one(keys: Key[Array, " R"], policies: Policy, env: Environment) -> Estimate:
         def estimate(key: Array, policy: Policy) -> Estimate:
-            returns = rollouts(key, env, policy, EVALUATION_EPISODES).undiscounted_return
-            return Estimate(jnp.mean(returns), jnp.std(returns) / EVALUATION_EPISODES**0.5)
+            played, members = rollouts_by_member(key, env, policy, EVALUATION_EPISODES)
+            returns, even = played.undiscounted_return, EVALUATION_EPISODES // members * members
+            by_member = returns[:even].reshape(-1, members).mean(0)
+            return Estimate(jnp.mean(returns), jnp.std(returns) / EVALUATION_EPISODES**0.5, by_member)
 
         return each(estimate)(keys, policies)
 

@@ -58,6 +58,9 @@ class QLearner:
     double: bool = True
     optimiser: OptimiserName = "rmsprop"
     learning_rate: float = 1e-4
+    learning_rate_end: float | None = None
+    """What the learning rate falls to, linearly, over `learning_rate_anneal_updates`; None: it stays."""
+    learning_rate_anneal_updates: int = 4_000
     max_grad_norm: float = 10.0
     """The largest norm of a gradient."""
     epsilon_start: float = 1.0
@@ -179,7 +182,11 @@ class QLearner:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return make_optimiser(self.optimiser, self.learning_rate, self.max_grad_norm)
+        rate: optax.ScalarOrSchedule = self.learning_rate
+        if self.learning_rate_end is not None:
+            steps = self.learning_rate_anneal_updates * self.gradient_steps
+            rate = optax.linear_schedule(self.learning_rate, self.learning_rate_end, steps)
+        return make_optimiser(self.optimiser, rate, self.max_grad_norm)
 
 
 def best_values(

@@ -200,9 +200,19 @@ def stale(
     return np.asarray(history[-1] - history[-1 - PATIENCE] <= noise)
 
 
+class Imagined(NamedTuple):
+    """The value of each seed's team in its model."""
+
+    mean: Float[np.ndarray, " S"]
+    low: Float[np.ndarray, " S"]
+    """In the member of the model that thinks least of it."""
+    high: Float[np.ndarray, " S"]
+    """In the member that thinks most of it."""
+
+
 def evaluate_again(
     keys: RestartKeys, model: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
-) -> Float[np.ndarray, " S"]:
+) -> Imagined:
     """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen.
 
     After the best teams of the learners, `best` may have others, which were not trained.
@@ -215,16 +225,14 @@ def evaluate_again(
     for one in best[len(kinds) :]:
         calls.append((keys.again[:, :1], _repeated(one.policy, 1), model))
     whose = [*(kinds.index(part.learner) for part in parts), *range(len(kinds), len(best))]
-    found = [np.asarray(value.mean) for value in side_by_side(_call(evaluate_all), calls)]
-    values = np.stack(
-        [
-            np.concatenate([value for who, value in zip(whose, found, strict=True) if who == index], 1).mean(
-                -1
-            )
-            for index in range(len(best))
-        ]
-    )
-    return np.take_along_axis(values, winner(best)[None], axis=0)[0]
+    found = [np.asarray(value.by_member) for value in side_by_side(_call(evaluate_all), calls)]
+    each = [
+        np.concatenate([value for who, value in zip(whose, found, strict=True) if who == index], 1)
+        for index in range(len(best))
+    ]
+    values = np.stack([value.mean(1) for value in each])  # candidate, seed, member
+    own = np.take_along_axis(values, winner(best)[None, :, None], axis=0)[0]
+    return Imagined(own.mean(-1), own.min(-1), own.max(-1))
 
 
 def winner(best: tuple[Best, ...]) -> Int[np.ndarray, " S"]:
@@ -255,7 +263,7 @@ def train_best(
     envs = stack_seeds([env])
     keys = restart_keys(key[None], len(learners))
     *_, last = race(keys, lambda progress: envs, envs, learners, updates)
-    return winning_policy(last.best, 0), float(evaluate_again(keys, envs, learners, last.best)[0])
+    return winning_policy(last.best, 0), float(evaluate_again(keys, envs, learners, last.best).mean[0])
 
 
 def best_like(keys: Key[Array, " S"], learners: Sequence[Learner], spec: Spec) -> tuple[Best, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.model.likelihoods import Layout
-from marco.types import Continuous, Spec, action_table, blocks
+from marco.types import Categorical, Continuous, Spec, action_table, blocks
 
 ComponentName = Literal["dynamics", "reward", "observation", "termination", "available", "start"]
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
@@ -34,9 +34,10 @@ class Inputs:
     distances: bool = True
 
     def state(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
-        """s with its distances, of the available actions."""
+        """s with its distances, of the available actions; classes are 0 or 1 in any units."""
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
-        return jnp.concatenate([s, *gaps], axis=-1)
+        off, on = self._classes
+        return jnp.concatenate([(s - off) / (on - off), *gaps], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
@@ -64,6 +65,15 @@ class Inputs:
             case _:
                 parts = [with_distances, actions, with_distances]
         return tuple(np.concatenate(parts).tolist())
+
+    @cached_property
+    def _classes(self) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+        """What the columns of a class hold if it is off, and on; numbers stay as they are."""
+        off, on = np.zeros(self.spec.state_width, np.float32), np.ones(self.spec.state_width, np.float32)
+        for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True):
+            if isinstance(feature, Categorical):
+                off[block], on[block] = feature.low, feature.high
+        return off, on
 
     @cached_property
     def _pairs(self) -> list[tuple[Int[np.ndarray, "pairs width"], Int[np.ndarray, "pairs width"]]]:

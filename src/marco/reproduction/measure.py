@@ -159,7 +159,7 @@ class Curve:
             if event.over:
                 self._steps = steps
         elif event.phase == "done":
-            imagined = np.asarray(state.imagined).tolist()
+            imagined = np.asarray(state.imagined.mean).tolist()
             kept = self._evaluate(event, state, self._steps)
             self.rows += [Row(*row)._replace(imagined=own) for row, own in zip(kept, imagined, strict=True)]
         if event.over:

@@ -40,6 +40,7 @@ from marco.environments.registry import defaults, make, refuse_code, runs_code
 from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
+from marco.learners.restarts import Imagined
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
@@ -215,7 +216,7 @@ class Run:
                     self._conclude(
                         policies,
                         self.dataset.samples.tolist(),
-                        np.asarray(state.imagined).tolist(),
+                        state.imagined,
                         self.dataset,
                         state.warnings(marco.seeds, read_events(self.folder)),
                     )
@@ -270,7 +271,7 @@ class Run:
         self,
         policies: Sequence[Policy],
         samples: list[int],
-        imagined: list[float] | None,
+        imagined: Imagined | None,
         dataset: Dataset,
         warnings: tuple[str, ...],
     ) -> None:
@@ -286,7 +287,10 @@ class Run:
             "broken_off": dataset.broken_off._asdict(),
             "played_again": dataset.played_again._asdict(),
             "optimum": optimum_of(self.env),
-            "imagined": imagined,
+            "imagined": None if imagined is None else np.asarray(imagined.mean).tolist(),
+            "imagined_range": None
+            if imagined is None
+            else np.stack([imagined.low, imagined.high], -1).tolist(),
             "real": rows,
             "warnings": warnings,
         }
