@@ -185,7 +185,7 @@ class QLearner:
         rate: optax.ScalarOrSchedule = self.learning_rate
         if self.learning_rate_end is not None:
             steps = self.learning_rate_anneal_updates * self.gradient_steps
-            rate = optax.linear_schedule(self.learning_rate, self.learning_rate_end, steps)
+            rate = optax.linear_schedule(self.learning_rate, self.learning_rate_end, steps // 2, steps // 2)
         return make_optimiser(self.optimiser, rate, self.max_grad_norm)
 
 
