@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from marco.cli.common import cell, console, say
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> None:
     if better:
         table = Table("setting", "against", "probability of improvement", "environments")
         for one, other, interval, worlds in better:
-            table.add_row(one, other, str(interval), str(worlds))
+            table.add_row(escape(one), escape(other), str(interval), str(worlds))
         console.print(table)
     if given.figure:
         from marco.sweeps.figure import draw
@@ -67,8 +68,12 @@ def _show_returns(groups: Sequence[Group]) -> None:
     table = Table("world", "setting", "budget", "runs", "mean (95%)", "interquartile mean (95%)", "optimum")
     for group in groups:
         inexact = "" if all(row.exact for row in group.rows) else " *"
-        told = [f"{group.budget:,}", str(len(group.rows)), str(mean([group.values])) + inexact]
-        table.add_row(group.world, group.setting, *told, str(iqm([group.values])), cell(group.optimum))
+        named = [escape(group.world), escape(group.setting), f"{group.budget:,}", str(len(group.rows))]
+        if len(group.rows) == 1:  # no interval from one run
+            table.add_row(*named, cell(group.rows[0].value) + inexact, "", cell(group.optimum))
+            continue
+        middle, robust = mean([group.values]), iqm([group.values])
+        table.add_row(*named, str(middle) + inexact, str(robust), cell(group.optimum))
     console.print(table)
     if any(not row.exact for group in groups for row in group.rows):
         say("* Returns by test episodes, not exact; their own error is part of the spread between seeds.")
@@ -78,7 +83,7 @@ def _show_over_worlds(groups: Sequence[Group]) -> None:
     if lines := over_worlds(groups):
         table = Table("setting", "runs", "share of the optimum, mean", "interquartile mean")
         for setting, middle, robust, runs in lines:
-            table.add_row(setting, str(runs), str(middle), str(robust))
+            table.add_row(escape(setting), str(runs), str(middle), str(robust))
         console.print(table)
 
 
@@ -86,7 +91,7 @@ def _show_thresholds(groups: Sequence[Group], levels: Sequence[float]) -> None:
     if lines := thresholds(groups, levels):
         table = Table("world", "setting", "return", "samples until the mean is there")
         for world, setting, level, interval in lines:
-            table.add_row(world, setting, f"{level:.4g}", str(interval))
+            table.add_row(escape(world), escape(setting), f"{level:.4g}", str(interval))
         console.print(table)
     elif levels:
         say("No setting has several budgets, or evaluations on the way: there is no curve to read it from.")

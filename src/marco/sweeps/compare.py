@@ -72,8 +72,8 @@ def groups_of(rows: Sequence[Row]) -> list[Group]:
         seeds = [row.seed for row in group.rows]
         if len(set(seeds)) < len(seeds):
             raise ValueError(
-                f"{group.world}, {group.setting}: seed {max(seeds, key=seeds.count)} is there more than once, "
-                f"in {group.rows[0].run} and elsewhere: compare one of them at a time."
+                f"{group.world}, {group.setting}: seed {max(seeds, key=seeds.count)} is there more than "
+                f"once, in {group.rows[0].run} and elsewhere: compare one of them at a time."
             )
     return groups
 
@@ -111,7 +111,7 @@ def thresholds(
 
 
 def curve(groups: Sequence[Group]) -> tuple[list[float], list[Any]]:
-    """Samples, and the returns of all runs there: over budgets or, of one budget, over the way of its runs."""
+    """Samples, and the returns of all runs there: over budgets or, of one, over the way of its runs."""
     if len(groups) == 1 and (ways := [row.curve for row in groups[0].rows]) and all(ways):
         length = min(map(len, ways))
         points = [[way[index] for way in ways] for index in range(length)]
@@ -180,7 +180,7 @@ def _table(location: str) -> list[Row]:
 
 
 def _with_curves(rows: list[Row], out: str) -> list[Row]:
-    """What the table does not have: the evaluations of model-free runs on the way, where the runs are here."""
+    """What the table does not have: evaluations of model-free runs on the way, where the runs are here."""
     if is_url(out):
         return rows
     ways: dict[tuple[str, int], Any] = {}
