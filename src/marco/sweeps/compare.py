@@ -115,9 +115,8 @@ def curve(groups: Sequence[Group]) -> tuple[list[float], list[Any]]:
     if len(groups) == 1 and (ways := [row.curve for row in groups[0].rows]) and all(ways):
         length = min(map(len, ways))
         points = [[way[index] for way in ways] for index in range(length)]
-        return [float(np.mean([x for x, _ in at])) for at in points], [
-            np.array([y for _, y in at]) for at in points
-        ]
+        samples = [float(np.mean([x for x, _ in at])) for at in points]
+        return samples, [np.array([y for _, y in at]) for at in points]
     ordered = sorted(groups, key=lambda group: group.budget)
     return [group.samples for group in ordered], [group.values for group in ordered]
 

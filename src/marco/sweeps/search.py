@@ -213,11 +213,9 @@ def _decoded(search: Search, params: Settings) -> Settings:
     """The settings that a trial has proposed."""
     found = {}
     for name, value in params.items():
-        one = search.settings.get(name)
-        choices = (
-            {} if one is None or isinstance(one, Range) else {_encoded(choice): choice for choice in one}
-        )
-        found[name] = choices.get(value, value)
+        one = search.settings.get(name, ())
+        choices = () if isinstance(one, Range) else one
+        found[name] = {_encoded(choice): choice for choice in choices}.get(value, value)
     return found
 
 
@@ -235,9 +233,7 @@ def _conclude(course: Course, out: Path, say: Say) -> None:
         say(f"The best is trial {best.number}, {best.value:.4g}:\n\n[settings]")
         for name, value in best.params.items():
             say(f'"{name}" = {_toml(value)}')
-        say(
-            "\nIts value was the best of many, and is too high: confirm it with seeds that were not searched."
-        )
+        say("\nThe best of many was also lucky: confirm it with seeds that were not searched.")
     say(f"All trials: {course._folder.table}. Compare them: marco compare {out}")
 
 
