@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 RESAMPLES = 2_000
 
-Runs = Float[np.ndarray, " seeds"]
+Runs = Float[np.ndarray, " _"]
 """A score of each run of one setting in one environment."""
 
 

@@ -1,11 +1,7 @@
 """`marco reproduce`."""
 
-import os
-import subprocess
-import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,12 +12,16 @@ from marco.algorithm.config import PresetName
 from marco.cli.common import console
 from marco.cli.settings import parse
 from marco.compilation import keep_compiled
+from marco.data.storage import write_atomically
+from marco.jobs.events import Report
+from marco.jobs.processes import work
 from marco.optional import require
 from marco.reproduction.cells import STUDIES, Cell, StudyName, cell_named, cells_of
 from marco.reproduction.measure import measure, settings
 from marco.reproduction.store import read
 
 PROG = "marco reproduce"
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,12 @@ def run_missing(given: Reproduce, cells: list[Cell]) -> None:
     seeds = tuple(range(given.first_seed, given.first_seed + given.seeds))
     missing = [cell for cell in cells if not _is_done(given, cell, seeds)]
     console.print(f"{len(cells)} cells, {len(missing)} to run.")
-    begun = time.perf_counter()
+    say = _say(time.perf_counter())
     if given.jobs > 1 and len(missing) > 1:
-        _side_by_side(given, missing)
+        _side_by_side(given, seeds, missing, say)
     else:
-        keep_compiled()
         for cell in missing:
-            measure(cell, seeds, given.out, given.quick, _say(begun))
+            run_cell((seeds, given.out, given.quick), cell, say)
 
 
 def _is_done(given: Reproduce, cell: Cell, seeds: tuple[int, ...]) -> bool:
@@ -113,49 +112,40 @@ def _is_done(given: Reproduce, cell: Cell, seeds: tuple[int, ...]) -> bool:
     return True
 
 
-def _side_by_side(given: Reproduce, missing: list[Cell]) -> None:
+def _side_by_side(given: Reproduce, seeds: tuple[int, ...], missing: list[Cell], say: Say) -> None:
     """A process for each cell, so many at a time. One that fails does not stop the others."""
-    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    failed, lock = [], threading.Lock()
-
-    def one(cell: Cell) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "marco.cli",
-            "reproduce",
-            given.study,
-            "--no-draw",
-            "--only",
-            cell.name,
-        ]
-        command += [
-            "--out",
-            str(given.out),
-            "--seeds",
-            str(given.seeds),
-            "--first-seed",
-            str(given.first_seed),
-        ]
-        begun = time.perf_counter()
-        log = given.out / "runs" / f"{cell.name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w") as file:
-            more = ["--quick"] if given.quick else []
-            done = subprocess.run([*command, *more], env=environment, stdout=file, stderr=file, check=False)
-        with lock:
-            if done.returncode:
-                failed.append(str(log))
-            ended = "failed" if done.returncode else "done"
-            console.print(f"{cell.name}: {ended} after {time.perf_counter() - begun:.0f} s")
-
-    with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(one, missing))
+    pending, failed = iter(missing), []
+    shared = seeds, given.out, given.quick
+    events = work(
+        run_cell,
+        shared,
+        lambda: next(pending, None),
+        processes=given.jobs,
+        variables={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},  # they share a GPU
+        fresh=True,
+    )
+    for event in events:
+        if event is None:
+            continue
+        if event.kind == "ended":
+            log = given.out / "runs" / f"{event.task.name}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(log, event.value.encode())
+            failed.append(str(log))
+        said = {"report": event.value, "done": f"{event.task.name}: done"}
+        say(said.get(event.kind) or f"{event.task.name}: failed")
     if failed:
         raise ValueError(f"{len(failed)} of {len(missing)} cells failed, see {', '.join(failed)}.")
 
 
-def _say(begun: float):  # type: ignore[no-untyped-def]
+def run_cell(shared: tuple[tuple[int, ...], Path, bool], cell: Cell, report: Report) -> None:
+    """In a process of its own."""
+    keep_compiled()
+    seeds, out, quick = shared
+    measure(cell, seeds, out, quick, report)
+
+
+def _say(begun: float) -> Say:
     def say(line: str) -> None:
         console.print(f"{time.perf_counter() - begun:6.0f} s  {line}")
 

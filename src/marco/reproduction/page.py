@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from marco.reproduction.statistics import (
     stays_from,
 )
 from marco.reproduction.store import read
+from marco.runs.marl_eval import Curve, marl_eval
 
 INTRODUCTION = (
     "`marco reproduce all --out docs/reproduction` runs what is missing and writes this page; with "
@@ -59,7 +59,7 @@ def draw(out: Path) -> Path:
     if not found:
         raise ValueError(f"{out} has no finished cells: there is nothing to draw.")
     _draw_figures(found, out / "figures")
-    write_atomically(out / "marl-eval.json", json.dumps(marl_eval(found)).encode())
+    write_atomically(out / "marl-eval.json", json.dumps(marl_eval(_curves(found))).encode())
     page = out.with_name(f"{out.name}.md")
     write_atomically(page, text(found, out).encode())
     return page
@@ -247,19 +247,10 @@ def _sources(found: Found) -> str:
     return _markdown(["cell", "commit", "device", "seconds, all seeds", "from"], lines)
 
 
-def marl_eval(found: Found) -> dict[str, Any]:
-    """The curves in the layout that marl-eval reads: environment, task, algorithm, run, step."""
-    tasks: dict[str, Any] = {}
+def _curves(found: Found) -> Iterable[Curve]:
     for name, (cell, measured) in found.items():
-        runs = {}
         for seed, rows in measured.curve().items():
-            steps: dict[str, Any] = {
-                f"step_{index}": {"step_count": row.samples, "return": [row.value]}
-                for index, row in enumerate(rows)
-            }
-            runs[f"seed_{seed}"] = steps | {"absolute_metrics": {"return": [rows[-1].value]}}
-        tasks.setdefault(cell.world, {})[name] = runs
-    return {"marco": tasks}
+            yield Curve(cell.world, name, seed, [(row.samples, row.value) for row in rows])
 
 
 def _picture(out: Path, name: str, pictures: set[str], title: str) -> list[str]:

@@ -80,7 +80,7 @@ class Maker:
         if self.file.variants:
             varied = {"variant": variant} | varied
         parts = [world.name, *map(_pair, world.settings.items()), variant, *map(_pair, chosen.items())]
-        name = name or _slug("-".join(part for part in parts if part))
+        name = name or slug("-".join(part for part in parts if part))
         return Cell(name, config, varied, isinstance(env, Environment))
 
     @property
@@ -184,7 +184,7 @@ def _word(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
     """A name of a folder on any system."""
     plain = re.sub(r"[^A-Za-z0-9.=_+-]+", "-", text).strip("-.")
     if len(plain) <= LONGEST and plain == text:

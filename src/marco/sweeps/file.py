@@ -162,6 +162,8 @@ def _search(given: Any, worlds: tuple[World, ...]) -> Search:
     objective = _one_of("objective", given.get("objective", "return"), ("return", "imagined"))
     scale = {name: _scale(name, one) for name, one in given.get("scale", {}).items()}
     names = [world.name for world in worlds]
+    if len(set(names)) < len(names):
+        raise ValueError(f"worlds: a search takes every environment once, got {names}.")
     if len(names) > 1 and set(names) != set(scale):
         raise ValueError(
             "[search.scale] must say for every environment which returns count as 0 and as 1, as in "

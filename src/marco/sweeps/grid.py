@@ -46,14 +46,15 @@ def run_grid(
 class Board:
     """A line for every run that ends."""
 
-    def __init__(self, folder: SweepFolder, total: int, say: Say) -> None:
+    def __init__(self, folder: SweepFolder, total: int | None, say: Say) -> None:
         self._folder, self._total, self._say = folder, total, say
         self._ended, self._begun = 0, perf_counter()
 
     def tell(self, task: Task, failure: Failure | None) -> None:
         """What came of a run."""
         self._ended += 1
-        since = f"{perf_counter() - self._begun:.0f} s, {self._ended} of {self._total}"
+        of = "" if self._total is None else f" of {self._total}"
+        since = f"{perf_counter() - self._begun:.0f} s, {self._ended}{of}"
         if failure:
             self._say(f"{since}: {task.label} failed: {failure.reason}")
             return
