@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from string import Template
 
+from model_quality import MOST_FEATURES
 from record import (
     MARCO,
     MARCO_PROGRESS,
@@ -25,7 +26,8 @@ from record import (
     Results,
     Row,
 )
-from tables import marco, model_free, models, speed, tabular
+from suite_worlds import WORLDS
+from tables import marco, model_free, models, speed, suite, tabular
 from tables.common import SPREAD, commits, grouped
 
 HERE = Path(__file__).parent
@@ -115,6 +117,9 @@ def _other_tables(results: Results) -> dict[str, str]:
         "spread_curves": model_free.curves(
             results, "spread", (20_000, 40_000, 100_000, 200_000), "spread-mappo"
         ),
+        "suite": suite.suite_table(results, WORLDS),
+        "suite_models": suite.model_table(results),
+        "suite_features": str(MOST_FEATURES),
         "controllers": model_free.controllers(results),
         "free": model_free.free(results),
         "switch_models": models.switch_models(results),

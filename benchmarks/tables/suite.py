@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marco.reproduction.statistics import Interval, iqm_over, mean_and_iqm
-from record import FREE, MARCO, MODEL_FREE, SUITE, SUITE_MODELS, Results, Row
+from record import FREE, MARCO, MODEL_FREE, SOURCES, SUITE, SUITE_MODELS, Results, Row
 from tables.common import grouped, markdown
 
 Key = tuple[str, str]
@@ -93,13 +93,15 @@ def _of(rows: list[Row], earlier: bool) -> Found:
 
 
 def _elsewhere(results: Results, table: Any, world: str, samples: int) -> list[Found]:
-    """What other studies measured with the same world and budget, with the settings of their time."""
+    """What other studies measured with this world and budget and the settings of their time; newest first."""
     column = "samples" if table is MARCO else "budget"
     rows = [row for row in results.read(table) if row["world"] == world and row[column] == samples]
     if table is MARCO:
         rows = [row for row in rows if row["preset"] == "default" and not row["changes"]]
-    studies = sorted(grouped(rows, "study").values(), key=len, reverse=True)
-    whole = [[{"imagined": None, "learner": "marco", **row} for row in study] for study in studies]
+    dates = {row["source"]: row["date"] for row in results.read(SOURCES)}
+    studies = grouped(rows, "study").values()
+    latest = sorted(studies, key=lambda study: max(dates[row["source"]] for row in study), reverse=True)
+    whole = [[{"imagined": None, "learner": "marco", **row} for row in study] for study in latest]
     return [_of(study, earlier=True) for study in whole]
 
 

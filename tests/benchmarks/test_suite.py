@@ -13,6 +13,7 @@ from helpers import tiny_run
 from marco.environments.registry import make
 from marco.environments.switch import Switch
 from marco.learners.q_learning import QLearner
+from marco.reproduction.statistics import iqm_over
 from record import FREE, MODEL_FREE, SOURCES, Results
 from suite import Cell, Suite, cells_of, chosen
 from suite_worlds import WORLDS, World, tuned
@@ -152,6 +153,13 @@ def test_the_table_says_what_was_found(toy: Suite, counted: list[str]) -> None:
     assert cells[8].endswith("; 2)")
     assert cells[10].startswith("+0.045 (+")
     assert cells[11] == "more than 100 B"
+
+
+def test_the_interquartile_mean_over_worlds_worked_by_hand() -> None:
+    """Of 0 to 7, four seeds in each of two worlds, the middle half is 2 to 5. A fifth seed of one is left out."""
+    found = iqm_over([np.array([0.0, 2.0, 4.0, 6.0, 99.0]), np.array([1.0, 3.0, 5.0, 7.0])])
+    assert found.estimate == 3.5
+    assert 0.0 < found.low < 3.5 < found.high < 7.0
 
 
 def test_other_studies_fill_what_the_suite_has_not_measured(tmp_path: Path) -> None:
