@@ -38,6 +38,7 @@ class Flawed(HostRiddle):
             if kind in ("raise", "always"):
                 raise ConnectionError("the robot is gone")
             self.shows_nan = True
+            return
 
     def _shown(self, reward, actions):
         shown = super()._shown(reward, actions)

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from dataclasses import dataclass
 
 import jax
@@ -11,16 +12,20 @@ import numpy as np
 from jaxtyping import Array
 
 from helpers.host_riddle import HostRiddle
+from helpers.simulated import NAME
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.loop import Marco
 from marco.data.dataset import Dataset
 from marco.data.offline import LoggedEpisode
+from marco.environments.base import WorldWarning
+from marco.environments.registry import make
 from marco.environments.switch import NONE, TELL, Switch
 from marco.learners.q_learning import QLearner
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.policies.base import Policy, RandomPolicy
 from marco.rollout import rollouts
 from marco.runs.checkpoint import RunJournal, alone
+from marco.simulators.pool import Simulators, opened
 
 WORLD = Switch(agents=2, horizon=3)
 ONE = PredictorConfig("factored", (8,), 1)
@@ -139,6 +144,25 @@ def work(folder, told, log=None, last_touch=None, last_step=None):
         world, seeds = HostRiddle(before=lambda total: _die(total == last_step), log=log), SEEDS[:1]
     with alone(folder):
         for event, _ in begin(folder, QUICK, world, seeds, KNOWN).run():
+            told.send((event.phase, event.samples))
+
+
+def simulated(log, faults=None, workers=None, sleep=0.0):
+    """The riddle outside JAX by simulators side by side, or in this process with none."""
+    env = make(NAME, log=str(log), sleep=sleep, faults=None if faults is None else str(faults))
+    return env if workers is None else Simulators(env, workers)
+
+
+def work_side_by_side(folder, told, plan, log, faults, workers, sleep, last_touch=None):
+    """A run by simulators in a process of its own, which tells its phases; it may kill itself at a file."""
+    warnings.simplefilter("ignore", WorldWarning)  # a line for every simulator that is lost
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    folder.mkdir(exist_ok=True)
+    if last_touch is not None:
+        _die_at_touch(str(folder), last_touch)
+    with alone(folder), opened(simulated(log, faults, workers, sleep)) as world:
+        for event, _ in begin(folder, plan, world, SEEDS[:1], KNOWN).run():
             told.send((event.phase, event.samples))
 
 
