@@ -198,4 +198,4 @@ def default_model(spec: Spec) -> ModelConfig:
     patient = None if spec.state_has_numbers else FitConfig(patience=20, min_delta=1e-4)
     outcome = replace(five, training=patient)
     masks = PredictorConfig("factored", (64, 64), members=1)
-    return ModelConfig(five, outcome, one, outcome, masks, FitConfig())
+    return ModelConfig(five, outcome, one, outcome, masks, FitConfig(), relations=True, changes=True)

@@ -201,6 +201,10 @@ class _Training:
             return progress._replace(epoch=progress.epoch + 1)
 
         progress = self._evaluate(held, judged, progress)  # the prior may be best
+        # A unit of constants is right to the last digit, and need not be waited for.
+        progress = progress._replace(
+            stale=jnp.where(progress.loss == 0.0, self.config.patience, progress.stale)
+        )
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
         squared_z = self._held_out_metrics(progress.best, held).squared_z
         correction = jnp.where(judged, jnp.log(jnp.maximum(squared_z, 1e-6)), 0.0)
@@ -254,6 +258,8 @@ class _Training:
             gradient = jax.grad(self._loss)(network, train.rows[drawn])
             change, optimiser = self._optimiser.update(gradient, optimiser, network)
             network = optax.apply_updates(network, change)
+            if self.config.sparsity:
+                network = network.shrink_inputs(self.config.sparsity * self.config.learning_rate)
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))

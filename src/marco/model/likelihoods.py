@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from marco.sampling import pick
-from marco.types import Categorical, Feature, blocks
+from marco.types import Categorical, Feature, blocks, total_width
 
 IMPOSSIBLE = -1e9
 """The logit of an impossible class: its probability is exactly 0."""
@@ -42,6 +42,8 @@ class Layout:
     """
 
     features: tuple[Feature, ...]
+    changes: bool = False
+    """Whether the inputs begin with the same features as they were before."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
@@ -93,6 +95,27 @@ class Layout:
             if not isinstance(feature, Categorical)
         ]
         return np.concatenate([np.zeros(0, int), *found])
+
+    @cached_property
+    def _class_map(self) -> tuple[Float[np.ndarray, "dimensions F"], Float[np.ndarray, " F"]]:
+        """The weights and the shift of `class_numbers`."""
+        places = [
+            (feature, block)
+            for feature, block in zip(self.features, blocks(self.features), strict=True)
+            if isinstance(feature, Categorical)
+        ]
+        weight = np.zeros((total_width(self.features), len(places)), np.float32)
+        shift = np.zeros(len(places), np.float32)
+        for number, (feature, block) in enumerate(places):
+            by_column = (np.arange(feature.width) + feature.blank) / (feature.high - feature.low)
+            weight[block, number] = by_column
+            shift[number] = -feature.low * by_column.sum()
+        return weight, shift
+
+    def class_numbers(self, row: Float[Array, "*batch dimensions"]) -> Float[Array, "*batch F"]:
+        """The classes of a row, as `split` decodes them, by one product: rows must be exact codes."""
+        weight, shift = self._class_map
+        return jnp.round(row @ weight + shift)
 
     def split(self, row: Float[Array, "*batch dimensions"]) -> Targets:
         """Decode a row into classes and values."""

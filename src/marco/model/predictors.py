@@ -30,7 +30,9 @@ from marco.model.likelihoods import (
     draw_classes,
     draw_values,
 )
+from marco.model.relations import REACH, WIDTH
 from marco.networks import GRU, MLP, Dense
+from marco.types import total_width
 
 
 class Predictor(eqx.Module):
@@ -55,6 +57,10 @@ class Predictor(eqx.Module):
         """This predictor's unit where `mine`, else the other's."""
 
     @abstractmethod
+    def shrink_inputs(self, by: float) -> "Predictor":
+        """The same predictor with its input weights this much nearer to 0, where the kind is to be sparse."""
+
+    @abstractmethod
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """The same predictor with this much added to the log-variances of its continuous features."""
 
@@ -62,7 +68,9 @@ class Predictor(eqx.Module):
 class Chain(Predictor):
     """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; continuous features come last.
 
-    Each network adds a linear map to an MLP: over one step most environments change nearly linearly.
+    Each network adds a linear map to an MLP: over one step most environments change nearly linearly. Where
+    the layout is one of `changes`, a class has two scores that are added up: its own, and that of its
+    distance from the present class. "One row up" is then one output, and learned for all rows at once.
     """
 
     mlp: MLP
@@ -73,7 +81,8 @@ class Chain(Predictor):
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Chain":
         """Draw the weights of all networks of the chain."""
         size_in += layout.num_categorical * layout.num_classes
-        size_out = max(layout.num_classes if layout.categorical else 0, 2 * layout.num_values)
+        scores = layout.num_classes + layout.changes * WIDTH if layout.categorical else 0
+        size_out = max(scores, 2 * layout.num_values)
         keys = jax.random.split(key, layout.num_slots)
 
         def one(key: PRNGKeyArray) -> tuple[MLP, Dense]:
@@ -93,7 +102,9 @@ class Chain(Predictor):
         inputs = jnp.concatenate(
             [jnp.broadcast_to(x, (self.layout.num_slots, *x.shape)), given.reshape(len(given), -1)], axis=-1
         )
-        return self._prediction(jax.vmap(_out)((self.mlp, self.linear), inputs), seen)
+        out = jax.vmap(_out)((self.mlp, self.linear), inputs)
+        scores = self._scores(out[: self.layout.num_categorical], self._near(x))
+        return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))
 
     def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         layout = self.layout
@@ -101,16 +112,16 @@ class Chain(Predictor):
         networks = (self.mlp, self.linear)
 
         def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
-            which, networks, u, possible = slot
+            which, networks, u, possible, near = slot
             row = jnp.concatenate([x, known.ravel()])
-            scores = _out(networks, row)[: layout.num_classes]
+            scores = self._scores(_out(networks, row), near)
             drawn = draw_classes(u, categorical(scores[None], possible[None])[0])
             return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
 
         known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
         if count:
             of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
-            slots = (jnp.arange(count), of_classes, u[:count], seen)
+            slots = (jnp.arange(count), of_classes, u[:count], seen, self._near(x))
             known, classes = jax.lax.scan(one_class, known, slots)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
@@ -127,14 +138,32 @@ class Chain(Predictor):
             lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
+    def shrink_inputs(self, by: float) -> "Predictor":
+        first, *rest = self.mlp.layers
+        mlp = MLP((_shrunk(first, by), *rest))
+        return Chain(mlp, _shrunk(self.linear, by), self.layout)
+
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         count = self.layout.num_values
         bias = self.linear.bias.at[-1, count : 2 * count].add(by)
         return Chain(self.mlp, Dense(self.linear.weight, bias), self.layout)
 
-    def _prediction(self, out: Float[Array, "slots out"], seen: Bool[Array, "F K"]) -> Prediction:
-        scores = out[: self.layout.num_categorical, : self.layout.num_classes]
-        return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))
+    def _near(self, x: Float[Array, " in"]) -> Bool[Array, "F near K"] | None:
+        """Which class is how far from the present one, from -REACH to REACH."""
+        if not (self.layout.changes and self.layout.categorical):
+            return None
+        now = self.layout.class_numbers(x[: total_width(self.layout.features)])
+        apart = np.arange(self.layout.num_classes) - now[:, None]
+        return apart[:, None, :] == np.arange(-REACH, REACH + 1)[:, None]
+
+    def _scores(
+        self, out: Float[Array, "*F out"], near: Bool[Array, "*F near K"] | None
+    ) -> Float[Array, "*F K"]:
+        count = self.layout.num_classes
+        if near is None:
+            return out[..., :count]
+        by_change = out[..., count : count + WIDTH, None]
+        return out[..., :count] + jnp.sum(jnp.where(near, by_change, 0.0), axis=-2)
 
     def _gaussian(self, out: Float[Array, " out"]) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         count = self.layout.num_values
@@ -188,6 +217,9 @@ class Factored(Predictor):
             _where(mine[1], self.continuous, other.continuous),
             self.layout,
         )
+
+    def shrink_inputs(self, by: float) -> "Predictor":
+        return self
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         if not self.continuous.layers:
@@ -246,6 +278,9 @@ class Recurrent(Predictor):
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
         return _where(mine[0], self, other)
 
+    def shrink_inputs(self, by: float) -> "Predictor":
+        return self
+
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         return self  # it has no continuous features
 
@@ -289,6 +324,12 @@ def _zero_output_mlp(key: PRNGKeyArray, *sizes: int) -> MLP:
     mlp = MLP.create(key, *sizes)
     last = jax.tree.map(jnp.zeros_like, mlp.layers[-1])
     return MLP((*mlp.layers[:-1], last))
+
+
+def _shrunk(layer: Dense, by: float) -> Dense:
+    """Every weight nearer to 0 by this much; those nearer than that are 0."""
+    weight = jnp.sign(layer.weight) * jnp.maximum(jnp.abs(layer.weight) - by, 0.0)
+    return Dense(weight, layer.bias)
 
 
 def _where(mine: Bool[Array, ""], own: Any, its: Any) -> Any:
