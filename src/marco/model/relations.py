@@ -13,13 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from marco.model.likelihoods import Layout
+from marco.model.likelihoods import REACH, WIDTH, Layout
 from marco.types import Feature
-
-REACH = 2
-"""Differences from -REACH to REACH have a column each; a larger one is far away, and has none."""
-
-WIDTH = 2 * REACH + 1
 
 MOST_COLUMNS = 1_000
 """They grow with the square of the features: where they would be more, there are fewer, or none."""
@@ -27,7 +22,7 @@ MOST_COLUMNS = 1_000
 
 @dataclass(frozen=True)
 class Relations:
-    """Differences between the classes of any two features of one kind, as one-hot columns.
+    """Differences between the classes of any two features of one kind, as one-hot columns from -2 to 2.
 
     Features are of one kind if they have the same classes, more than two, and are the same of different
     things: "agent 0 row" and "food 1 row". Two things that share several kinds have an *offset* for each two
