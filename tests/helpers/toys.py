@@ -93,10 +93,10 @@ def noisy(seed, predictor, size_in, layout, noise=1.0):
     return jax.tree.map(lambda leaf: jnp.asarray(noise * rng.normal(size=leaf.shape), jnp.float32), shapes)
 
 
-def noisy_component(seed, name, spec, predictor, continuous_reward=False, noise=1.0, distances=True):
+def noisy_component(seed, name, spec, predictor, continuous_reward=False, noise=1.0):
     """A component of random weights, with every class possible and a standard deviation of 0.1."""
     layout = layouts(spec, continuous_reward)[name]
-    width = len(Inputs(spec, distances).numeric(name))
+    width = len(Inputs(spec).numeric(name))
     unscaled = Scaling(jnp.zeros(width), jnp.ones(width))
     values = Scaling(jnp.zeros(layout.num_values), jnp.full(layout.num_values, 0.1))
     members = noisy(seed, predictor, width, layout, noise)
@@ -116,5 +116,5 @@ def noisy_model(seed, spec, starts, settings=SETTINGS, continuous_reward=False, 
         reward_values=jnp.zeros(0) if continuous_reward else jnp.linspace(-1.0, 1.0, 16),
         starts=starts,
         num_starts=jnp.int32(len(starts)),
-        inputs=Inputs(spec, settings.distances),
+        inputs=settings.inputs(spec),
     )

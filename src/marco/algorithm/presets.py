@@ -10,7 +10,9 @@ from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.presets import LearnerName, make_learner
 from marco.learners.q_learning import QLearner
+from marco.model.components import layouts
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
+from marco.model.inputs import ComponentName, Inputs
 from marco.types import Spec
 
 Changes = dict[str, Any]
@@ -203,15 +205,43 @@ def paper_model(spec: Spec) -> ModelConfig:
     return ModelConfig(dynamics, single, single, single, single, training, distances=False)
 
 
+MANY_INPUTS = 100
+"""Columns beyond which networks are wider and sparse."""
+
+MOST_CHAINED = 2_000_000
+"""Weights of the input layers of a chain: they grow with the square of the features."""
+
+
 def default_model(spec: Spec) -> ModelConfig:
     """Small networks, one per feature; everything that can be uncertain is an ensemble.
 
     On `bridge` a reward may be earned 8 times in 7,000 steps: to learn it, five epochs without a gain of
     0.001 nats per row are too few.
     """
-    size = (128, 128) if spec.state_has_numbers else (64, 64)
-    five, one = PredictorConfig("chain", size, members=5), PredictorConfig("chain", size, members=1)
-    patient = None if spec.state_has_numbers else FitConfig(patience=20, min_delta=1e-4)
-    outcome = replace(five, training=patient)
-    masks = PredictorConfig("factored", (64, 64), members=1)
-    return ModelConfig(five, outcome, one, outcome, masks, FitConfig())
+    patient = FitConfig(patience=20, min_delta=1e-4)
+    return ModelConfig(
+        dynamics=_networks(spec, "dynamics", 5, FitConfig()),
+        reward=_networks(spec, "reward", 5, patient),
+        observation=_networks(spec, "observation", 1, FitConfig()),
+        termination=_networks(spec, "termination", 5, patient),
+        available=PredictorConfig("factored", (64, 64), members=1),
+        training=FitConfig(),
+        relations=True,
+        changes=True,
+    )
+
+
+def _networks(spec: Spec, name: ComponentName, members: int, training: FitConfig) -> PredictorConfig:
+    """Wider networks for many inputs, and sparse ones, which find those of use.
+
+    500 yes-or-no features in a chain have 100 million weights, most of them for what came before: where one
+    network for each is too much, there is one for all.
+    """
+    columns = len(Inputs(spec, distances=True, relations=True).numeric(name))
+    layout = layouts(spec, continuous_reward=False)[name]
+    many = columns > MANY_INPUTS
+    size, training = 128 if many else 64, replace(training, sparsity=0.2 if many else 0.0)
+    weights = layout.num_slots * (columns + layout.num_categorical * layout.num_classes) * size
+    if weights > MOST_CHAINED:
+        return PredictorConfig("factored", (256, 256), members, training)
+    return PredictorConfig("chain", (size, size), members, training)

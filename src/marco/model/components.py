@@ -241,8 +241,8 @@ class Model(eqx.Module):
         return (probability > 0.5) | (probability >= jnp.max(probability, axis=-1, keepdims=True))
 
 
-def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:
-    """The features that each component predicts."""
+def layouts(spec: Spec, continuous_reward: bool, changes: bool = False) -> dict[ComponentName, Layout]:
+    """The features that each component predicts; of the state also as `changes`."""
     observed: tuple[Feature, ...] = tuple(f for agent in spec.agents for f in agent.observation)
     reward = Continuous("reward") if continuous_reward else Categorical("reward", REWARD_VALUES)
     masks = tuple(
@@ -251,7 +251,7 @@ def layouts(spec: Spec, continuous_reward: bool) -> dict[ComponentName, Layout]:
         for action in range(agent.num_actions)
     )
     return {
-        "dynamics": Layout(spec.state),
+        "dynamics": Layout(spec.state, changes),
         "reward": Layout((reward,)),
         "observation": Layout(observed),
         "termination": Layout((binary("terminated"),)),

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from marco.checks import check_fields, check_not_negative, check_positive
-from marco.model.inputs import ComponentName
+from marco.model.inputs import ComponentName, Inputs
+from marco.types import Spec
 
 PredictorName = Literal["chain", "factored", "recurrent"]
 
@@ -31,6 +32,9 @@ class FitConfig:
     bootstrap: bool = False
     """Whether each member trains on rows drawn with replacement."""
     weight_decay: float = 0.0
+    sparsity: float = 0.0
+    """How strongly the input weights of a `chain` are drawn to 0, as a share of the learning rate: Adam moves
+    a weight by about the learning rate where all gradients agree, and one on which they do not vanishes."""
     ema_decay: float = 0.98
     """The networks kept are exponential moving averages of those trained; 0 keeps the networks themselves."""
 
@@ -47,7 +51,9 @@ class FitConfig:
         for name, value in (("holdout", self.holdout), ("ema_decay", self.ema_decay)):
             if not 0.0 <= value < 1.0:
                 raise ValueError(f"FitConfig: {name} must be at least 0 and below 1, got {value}.")
-        check_not_negative("FitConfig", min_delta=self.min_delta, weight_decay=self.weight_decay)
+        check_not_negative(
+            "FitConfig", min_delta=self.min_delta, weight_decay=self.weight_decay, sparsity=self.sparsity
+        )
         if self.holdout == 0.0:
             raise ValueError("FitConfig: holdout=0 leaves nothing to stop by: hold out a share of the rows.")
 
@@ -83,6 +89,10 @@ class ModelConfig:
     """Of every component that has no `training` of its own."""
     distances: bool = True
     """Whether distances within the state are inputs of the networks too."""
+    relations: bool = False
+    """Whether differences between the classes of like features of the state are inputs too."""
+    changes: bool = False
+    """Whether the networks of the dynamics also score classes by how far they are from the present one."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -91,6 +101,10 @@ class ModelConfig:
                 f"ModelConfig: available must be factored, got {self.available.kind!r}: all actions are "
                 "predicted at once, so none can be conditioned on those before it."
             )
+
+    def inputs(self, spec: Spec) -> Inputs:
+        """What the networks see of an environment."""
+        return Inputs(spec, self.distances, self.relations)
 
     def predictor(self, name: ComponentName) -> PredictorConfig:
         """The networks of a component."""

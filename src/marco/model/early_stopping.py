@@ -75,7 +75,8 @@ def fit_ensemble(
     seen = _seen(rows, layout)
     targets = rows.targets._replace(values=values.normalise(rows.targets.values))
     scaled = rows._replace(x=inputs.normalise(rows.x), targets=targets)
-    training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, config)
+    inputs_vary = _varies(rows.x, rows.number)
+    training = _Training(scaled, seen, values.scale > 0.0, inputs_vary, predictor, layout, config)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
     component = Component(members, inputs, values, seen, _bounds(targets.values, rows.number), layout)
     return component, report._replace(epochs=report.epochs.max(), steps=report.steps.max())
@@ -87,10 +88,15 @@ def _scaling(x: Float[Array, "rows dimensions"], count: Int[Array, ""], scaled: 
     # Not jnp.mean and jnp.std with `where`: with them models of continuous states differ in their last bits.
     mean = jnp.sum(jnp.where(true, x, 0.0), axis=0) / count
     deviation = jnp.sqrt(jnp.sum(jnp.where(true, jnp.square(x - mean), 0.0), axis=0) / count)
-    first = x[0]
-    constant = jnp.all(jnp.where(true, x == first, True), axis=0)
+    first, constant = x[0], ~_varies(x, count)
     shift, scale = jnp.where(constant, first, mean), jnp.where(constant, 0.0, deviation)
     return Scaling(jnp.where(scaled, shift, 0.0), jnp.where(scaled, scale, 1.0))
+
+
+def _varies(x: Float[Array, "rows dimensions"], count: Int[Array, ""]) -> Bool[Array, " dimensions"]:
+    """Which dimensions have more than one value in the true rows."""
+    true = (jnp.arange(x.shape[0]) < count)[:, None]
+    return jnp.any(true & (x != x[0]), axis=0)
 
 
 def _bounds(scaled: Float[Array, "rows C"], count: Int[Array, ""]) -> Bounds:
@@ -119,6 +125,8 @@ class _Progress(NamedTuple):
     """The loss at the last gain of at least `min_delta`."""
     stale: Int[Array, " units"]
     """Epochs since then."""
+    sparse: Bool[Array, " units"]
+    """Whether the input weights are still drawn to 0."""
     epoch: Int[Array, ""]
     steps: Int[Array, ""]
 
@@ -166,6 +174,7 @@ class _Training:
     rows: Examples
     seen: Array
     varies: Array
+    inputs_vary: Array
     predictor: PredictorConfig
     layout: Layout
     config: FitConfig
@@ -188,6 +197,7 @@ class _Training:
             loss=jnp.full(units, jnp.inf),
             milestone=jnp.full(units, jnp.inf),
             stale=jnp.zeros(units, jnp.int32),
+            sparse=jnp.full(units, self._sparse),
             epoch=jnp.int32(0),
             steps=jnp.int32(0),
         )
@@ -198,9 +208,15 @@ class _Training:
         def one_epoch(progress: _Progress) -> _Progress:
             key_epoch = jax.random.fold_in(key_epochs, progress.epoch)
             progress = self._evaluate(held, judged, self._train(key_epoch, train, progress))
+            if self._sparse:
+                progress = self._relax(progress)
             return progress._replace(epoch=progress.epoch + 1)
 
         progress = self._evaluate(held, judged, progress)  # the prior may be best
+        # A unit of constants is right to the last digit, and need not be waited for.
+        constant = progress.loss == 0.0
+        stale = jnp.where(constant, self.config.patience, progress.stale)
+        progress = progress._replace(stale=stale, sparse=progress.sparse & ~constant)
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
         squared_z = self._held_out_metrics(progress.best, held).squared_z
         correction = jnp.where(judged, jnp.log(jnp.maximum(squared_z, 1e-6)), 0.0)
@@ -254,6 +270,9 @@ class _Training:
             gradient = jax.grad(self._loss)(network, train.rows[drawn])
             change, optimiser = self._optimiser.update(gradient, optimiser, network)
             network = optax.apply_updates(network, change)
+            if self._sparse:
+                by = self.config.sparsity * self.config.learning_rate
+                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), self.inputs_vary)
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))
@@ -276,6 +295,13 @@ class _Training:
             loss=jnp.where(better, now, progress.loss),
             milestone=jnp.where(gained, now, progress.milestone),
             stale=jnp.where(gained, 0, progress.stale + 1),
+        )
+
+    def _relax(self, progress: _Progress) -> _Progress:
+        """A unit that is sparse and has stopped goes on without: shrunk weights are a little too small."""
+        stopped = progress.sparse & (progress.stale >= self.config.patience)
+        return progress._replace(
+            sparse=progress.sparse & ~stopped, stale=jnp.where(stopped, 0, progress.stale)
         )
 
     def _held_out_metrics(self, network: Predictor, held: _Subset) -> _HeldOutMetrics:
@@ -307,6 +333,10 @@ class _Training:
             return negative_log_likelihood(predicted, Targets(classes, values), self.varies)
 
         return jax.vmap(one)(self.rows.x[rows], *targets).mean(axis=0).sum()
+
+    @property
+    def _sparse(self) -> bool:
+        return self.config.sparsity > 0.0 and self.predictor.kind == "chain"
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:

@@ -62,11 +62,8 @@ class ModelPlan:
         found = dict.fromkeys((name for _, name in self.components()), 0)
         specs = self.view.model_specs(self.spec)
         for index, name in self.components():
-            predictor, layout = (
-                self.config.predictor(name),
-                layouts(specs[index], continuous_reward=False)[name],
-            )
-            width = len(Inputs(specs[index], self.config.distances).numeric(name))
+            predictor, layout = self.config.predictor(name), self._layout(specs[index], False, name)
+            width = len(self.config.inputs(specs[index]).numeric(name))
             create = partial(create_predictor, predictor, size_in=width, layout=layout)
             weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
             batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
@@ -83,8 +80,8 @@ class ModelPlan:
         if len(data) != len(specs):
             raise ValueError(f"{self.spec.name} has {len(specs)} models in this view, got {len(data)} Data.")
         own = data[index]
-        inputs = Inputs(specs[index], self.config.distances)
-        layout = layouts(specs[index], continuous_reward=own.reward_values.shape[-1] == 0)[name]
+        inputs = self.config.inputs(specs[index])
+        layout = self._layout(specs[index], own.reward_values.shape[-1] == 0, name)
         return fit_ensemble(
             jax.random.fold_in(jax.random.split(key, len(specs))[index], COMPONENTS.index(name)),
             examples(inputs, name, layout, own),
@@ -106,6 +103,9 @@ class ModelPlan:
             fits.append({name: fit for name, (_, fit) in own.items()})
         return self.view.environment(tuple(models), self.spec, self.resample_member), tuple(fits)
 
+    def _layout(self, spec: Spec, continuous_reward: bool, name: ComponentName) -> Layout:
+        return layouts(spec, continuous_reward, self.config.changes)[name]
+
     def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
         """A model of fitted and known components; its starts are those in the data, if not known."""
         functions = self.view.known(spec, dict(self.known))
@@ -117,7 +117,7 @@ class ModelPlan:
             reward_values=jnp.asarray(data.reward_values),
             starts=jnp.asarray(data.starts),
             num_starts=jnp.asarray(data.num_starts),
-            inputs=Inputs(spec, self.config.distances),
+            inputs=self.config.inputs(spec),
         )
 
 

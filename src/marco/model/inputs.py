@@ -1,4 +1,4 @@
-"""The inputs of a model's components: states, action components and distances within the state."""
+"""The inputs of a model's components: states, distances and relations within them, action components."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.model.likelihoods import Layout
+from marco.model.relations import Relations
 from marco.types import Categorical, Continuous, Spec, action_table, blocks
 
 ComponentName = Literal["dynamics", "reward", "observation", "termination", "available", "start"]
@@ -28,16 +29,18 @@ class Inputs:
     They grow with the square of the features: where they would be more than a thousand, there are none.
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
+    Relations are the same for classes: the differences between features of one kind.
     """
 
     spec: Spec
     distances: bool = True
+    relations: bool = False
 
     def state(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
-        """s with its distances, of the available actions; classes are 0 or 1 in any units."""
+        """s with its distances and relations, of the available actions; classes are 0 or 1 in any units."""
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
         off, on = self._classes
-        return jnp.concatenate([(s - off) / (on - off), *gaps], axis=-1)
+        return jnp.concatenate([(s - off) / (on - off), *gaps, self._relations(s)], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
@@ -54,16 +57,17 @@ class Inputs:
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
         """Which dimensions of a component's inputs are continuous, and have to be normalised."""
         state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_dimensions)
-        with_distances = np.concatenate([state, np.ones(self._num_distances, bool)])
+        relations = np.zeros(self._relations.width, bool)
+        whole = np.concatenate([state, np.ones(self._num_distances, bool), relations])
         table = action_table(self.spec, factored=True)
         actions = np.zeros(table.shape[0] * table.shape[-1], bool)
         match name:
             case "available":
-                parts = [with_distances]
+                parts = [whole]
             case "dynamics" | "observation":
-                parts = [with_distances, actions]
+                parts = [whole, actions]
             case _:
-                parts = [with_distances, actions, with_distances]
+                parts = [whole, actions, whole]
         return tuple(np.concatenate(parts).tolist())
 
     @cached_property
@@ -74,6 +78,10 @@ class Inputs:
             if isinstance(feature, Categorical):
                 off[block], on[block] = feature.low, feature.high
         return off, on
+
+    @cached_property
+    def _relations(self) -> Relations:
+        return Relations(self.spec.state if self.relations else ())
 
     @cached_property
     def _pairs(self) -> list[tuple[Int[np.ndarray, "pairs width"], Int[np.ndarray, "pairs width"]]]:

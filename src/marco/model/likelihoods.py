@@ -10,10 +10,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from marco.sampling import pick
-from marco.types import Categorical, Feature, blocks
+from marco.types import Categorical, Feature, blocks, total_width
 
 IMPOSSIBLE = -1e9
 """The logit of an impossible class: its probability is exactly 0."""
+
+REACH = 2
+"""Differences between classes from -REACH to REACH are told apart; a larger one is far."""
+
+WIDTH = 2 * REACH + 1
 
 MIN_LOG_VARIANCE = -14.0
 """Of a normalised value: a standard deviation of about a thousandth."""
@@ -42,6 +47,8 @@ class Layout:
     """
 
     features: tuple[Feature, ...]
+    changes: bool = False
+    """Whether the inputs begin with the same features as they were before."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
@@ -62,6 +69,11 @@ class Layout:
     def num_values(self) -> int:
         """The number of continuous values, C."""
         return int(sum(f.width for f in self.features if not isinstance(f, Categorical)))
+
+    @property
+    def num_scores(self) -> int:
+        """How many numbers score a categorical feature: one per class, and one per change."""
+        return self.num_classes + self.changes * WIDTH
 
     @property
     def num_draws(self) -> int:
@@ -94,6 +106,35 @@ class Layout:
         ]
         return np.concatenate([np.zeros(0, int), *found])
 
+    @cached_property
+    def _class_map(self) -> tuple[Float[np.ndarray, "dimensions F"], Float[np.ndarray, " F"]]:
+        """The weights and the shift of `class_numbers`."""
+        places = [
+            (feature, block)
+            for feature, block in zip(self.features, blocks(self.features), strict=True)
+            if isinstance(feature, Categorical)
+        ]
+        weight = np.zeros((total_width(self.features), len(places)), np.float32)
+        shift = np.zeros(len(places), np.float32)
+        for number, (feature, block) in enumerate(places):
+            by_column = (np.arange(feature.width) + feature.blank) / (feature.high - feature.low)
+            weight[block, number] = by_column
+            shift[number] = -feature.low * by_column.sum()
+        return weight, shift
+
+    def class_numbers(self, row: Float[Array, "*batch dimensions"]) -> Float[Array, "*batch F"]:
+        """The classes of a row, as `split` decodes them, by one product: rows must be exact codes."""
+        weight, shift = self._class_map
+        return jnp.round(row @ weight + shift)
+
+    def near(self, x: Float[Array, " in"]) -> Bool[Array, "F near K"] | None:
+        """Which class is how far from the present one, from -REACH to REACH; None without `changes`."""
+        if not (self.changes and self.categorical):
+            return None
+        now = self.class_numbers(x[: total_width(self.features)])
+        apart = np.arange(self.num_classes) - now[:, None]
+        return apart[:, None, :] == np.arange(-REACH, REACH + 1)[:, None]
+
     def split(self, row: Float[Array, "*batch dimensions"]) -> Targets:
         """Decode a row into classes and values."""
         placed = zip(self.features, blocks(self.features), strict=True)
@@ -113,6 +154,17 @@ class Layout:
                 parts.append(targets.values[..., at : at + feature.width])
                 at += feature.width
         return jnp.concatenate(parts, axis=-1)
+
+
+def add_changes(
+    out: Float[Array, "*F out"], near: Bool[Array, "*F near K"] | None, num_classes: int
+) -> Float[Array, "*F K"]:
+    """The score of each class: its own, and that of its distance from the present class."""
+    own = out[..., :num_classes]
+    if near is None:
+        return own
+    by_change = out[..., num_classes : num_classes + WIDTH, None]
+    return own + jnp.sum(jnp.where(near, by_change, 0.0), axis=-2)
 
 
 def categorical(

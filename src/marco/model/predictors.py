@@ -25,6 +25,7 @@ from marco.model.likelihoods import (
     Layout,
     Prediction,
     Targets,
+    add_changes,
     bounded_log_variance,
     categorical,
     draw_classes,
@@ -55,6 +56,13 @@ class Predictor(eqx.Module):
         """This predictor's unit where `mine`, else the other's."""
 
     @abstractmethod
+    def shrink_inputs(self, by: Float[Array, " units"], varies: Bool[Array, " in"]) -> "Predictor":
+        """The same predictor with the weights of inputs that vary this much nearer to 0, unit by unit.
+
+        Those of inputs that never varied stay: by them members disagree on what is new.
+        """
+
+    @abstractmethod
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         """The same predictor with this much added to the log-variances of its continuous features."""
 
@@ -62,7 +70,9 @@ class Predictor(eqx.Module):
 class Chain(Predictor):
     """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; continuous features come last.
 
-    Each network adds a linear map to an MLP: over one step most environments change nearly linearly.
+    Each network adds a linear map to an MLP: over one step most environments change nearly linearly. Where
+    the layout is one of `changes`, a class has two scores that are added up: its own, and that of its
+    distance from the present class. "One row up" is then one output, and learned for all rows at once.
     """
 
     mlp: MLP
@@ -73,7 +83,7 @@ class Chain(Predictor):
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Chain":
         """Draw the weights of all networks of the chain."""
         size_in += layout.num_categorical * layout.num_classes
-        size_out = max(layout.num_classes if layout.categorical else 0, 2 * layout.num_values)
+        size_out = max(layout.num_scores if layout.categorical else 0, 2 * layout.num_values)
         keys = jax.random.split(key, layout.num_slots)
 
         def one(key: PRNGKeyArray) -> tuple[MLP, Dense]:
@@ -93,7 +103,10 @@ class Chain(Predictor):
         inputs = jnp.concatenate(
             [jnp.broadcast_to(x, (self.layout.num_slots, *x.shape)), given.reshape(len(given), -1)], axis=-1
         )
-        return self._prediction(jax.vmap(_out)((self.mlp, self.linear), inputs), seen)
+        out = jax.vmap(_out)((self.mlp, self.linear), inputs)
+        layout = self.layout
+        scores = add_changes(out[: layout.num_categorical], layout.near(x), layout.num_classes)
+        return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))
 
     def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         layout = self.layout
@@ -101,16 +114,16 @@ class Chain(Predictor):
         networks = (self.mlp, self.linear)
 
         def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
-            which, networks, u, possible = slot
+            which, networks, u, possible, near = slot
             row = jnp.concatenate([x, known.ravel()])
-            scores = _out(networks, row)[: layout.num_classes]
+            scores = add_changes(_out(networks, row), near, layout.num_classes)
             drawn = draw_classes(u, categorical(scores[None], possible[None])[0])
             return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
 
         known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
         if count:
             of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
-            slots = (jnp.arange(count), of_classes, u[:count], seen)
+            slots = (jnp.arange(count), of_classes, u[:count], seen, layout.near(x))
             known, classes = jax.lax.scan(one_class, known, slots)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
@@ -127,14 +140,19 @@ class Chain(Predictor):
             lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
+    def shrink_inputs(self, by: Float[Array, " units"], varies: Bool[Array, " in"]) -> "Predictor":
+        # Not those of the linear maps, which are not what overfits.
+        first, *rest = self.mlp.layers
+        given = jnp.ones(first.weight.shape[1] - varies.size, bool)
+        each = by[:, None, None] * jnp.concatenate([varies, given])[:, None]
+        size = jnp.maximum(jnp.abs(first.weight) - each, 0.0)
+        shrunk = Dense(jnp.sign(first.weight) * size, first.bias)
+        return Chain(MLP((shrunk, *rest)), self.linear, self.layout)
+
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         count = self.layout.num_values
         bias = self.linear.bias.at[-1, count : 2 * count].add(by)
         return Chain(self.mlp, Dense(self.linear.weight, bias), self.layout)
-
-    def _prediction(self, out: Float[Array, "slots out"], seen: Bool[Array, "F K"]) -> Prediction:
-        scores = out[: self.layout.num_categorical, : self.layout.num_classes]
-        return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))
 
     def _gaussian(self, out: Float[Array, " out"]) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         count = self.layout.num_values
@@ -142,7 +160,10 @@ class Chain(Predictor):
 
 
 class Factored(Predictor):
-    """One network for all categorical and one for all continuous features, independent given the inputs."""
+    """One network for all categorical and one for all continuous features, independent given the inputs.
+
+    Classes are scored as in a chain.
+    """
 
     categorical: MLP
     continuous: MLP
@@ -152,7 +173,7 @@ class Factored(Predictor):
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Factored":
         """Draw the weights of both networks; one without features to predict has no layers."""
         key_categorical, key_continuous = jax.random.split(key)
-        scores = layout.num_categorical * layout.num_classes
+        scores = layout.num_categorical * layout.num_scores
         return cls(
             _zero_output_mlp(key_categorical, size_in, *hidden, scores) if scores else MLP(()),
             _zero_output_mlp(key_continuous, size_in, *hidden, 2 * layout.num_values)
@@ -164,8 +185,10 @@ class Factored(Predictor):
     def predict(
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
-        shape = (self.layout.num_categorical, self.layout.num_classes)
-        scores = self.categorical(x).reshape(shape) if self.categorical.layers else jnp.zeros(shape)
+        layout = self.layout
+        shape = (layout.num_categorical, layout.num_scores)
+        both = self.categorical(x).reshape(shape) if self.categorical.layers else jnp.zeros(shape)
+        scores = add_changes(both, layout.near(x), layout.num_classes)
         out = self.continuous(x) if self.continuous.layers else jnp.zeros(0)
         mean, raw = jnp.split(out, 2)
         return Prediction(categorical(scores, seen), mean, bounded_log_variance(raw))
@@ -188,6 +211,9 @@ class Factored(Predictor):
             _where(mine[1], self.continuous, other.continuous),
             self.layout,
         )
+
+    def shrink_inputs(self, by: Float[Array, " units"], varies: Bool[Array, " in"]) -> "Predictor":
+        return self  # its features share their inputs, and have use for all
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         if not self.continuous.layers:
@@ -245,6 +271,9 @@ class Recurrent(Predictor):
 
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
         return _where(mine[0], self, other)
+
+    def shrink_inputs(self, by: Float[Array, " units"], varies: Bool[Array, " in"]) -> "Predictor":
+        return self  # as a factored one
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
         return self  # it has no continuous features

@@ -1,0 +1,103 @@
+"""How things stand to each other: what the networks see of it beside the features themselves.
+
+In one-hot columns nobody is beside anybody. That agent 0 is one row above food 1 is a fact about two blocks
+of columns, which a network has to learn for each pair of rows anew. As a difference it is one column.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, groupby
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from marco.model.likelihoods import REACH, WIDTH, Layout
+from marco.types import Feature
+
+MOST_COLUMNS = 1_000
+"""They grow with the square of the features: where they would be more, there are fewer, or none."""
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Differences between the classes of any two features of one kind, as one-hot columns from -2 to 2.
+
+    Features are of one kind if they have the same classes, more than two, and are the same of different
+    things: "agent 0 row" and "food 1 row". Two things that share several kinds have an *offset* for each two
+    of them, the pair of differences as one class: what is one row above, in the same column. A network learns
+    a rule about two columns (the offset, and the action) from a tenth of the data that it needs for three.
+    """
+
+    features: tuple[Feature, ...]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the classes are."""
+        return Layout(self.features)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return WIDTH * len(self.pairs) + WIDTH**2 * len(self.offsets)
+
+    def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
+        """The columns of a state."""
+        if not len(self.pairs):
+            return s[..., :0]
+        classes = self.layout.class_numbers(s)
+        gap = classes[..., self.pairs[:, 0]] - classes[..., self.pairs[:, 1]]
+        hot = (gap[..., None] == jnp.arange(-REACH, REACH + 1)).astype(s.dtype)
+        offset = hot[..., self.offsets[:, 0], :, None] * hot[..., self.offsets[:, 1], None, :]
+        columns = [hot.reshape(*s.shape[:-1], -1), offset.reshape(*s.shape[:-1], -1)]
+        return jnp.concatenate(columns, axis=-1)
+
+    @cached_property
+    def pairs(self) -> Int[np.ndarray, "pairs 2"]:
+        """The two features of every difference, by their number among the categorical ones."""
+        found = self._pairs
+        return found if WIDTH * len(found) <= MOST_COLUMNS else found[:0]
+
+    @cached_property
+    def offsets(self) -> Int[np.ndarray, "offsets 2"]:
+        """The two differences of every offset."""
+        found = self._offsets
+        columns = WIDTH * len(self.pairs) + WIDTH**2 * len(found)
+        return found if columns <= MOST_COLUMNS else found[:0]
+
+    @cached_property
+    def _pairs(self) -> Int[np.ndarray, "pairs 2"]:
+        kinds = [(f.size, f.labels, thing_and_attribute(f.name)[1]) for f in self.layout.categorical]
+        places = [place for place, f in enumerate(self.layout.categorical) if f.size > 2]
+        alike = [pair for pair in combinations(places, 2) if kinds[pair[0]] == kinds[pair[1]]]
+        return np.array(alike, int).reshape(-1, 2)
+
+    @cached_property
+    def _offsets(self) -> Int[np.ndarray, "offsets 2"]:
+        features = self.layout.categorical
+        things = [thing_and_attribute(f.name)[0] for f in features]
+
+        def between(pair: int) -> tuple[str, str]:
+            one, other = self.pairs[pair]
+            return things[one], things[other]
+
+        # Of few classes a network learns the pairs by itself.
+        many = [pair for pair, (one, _) in enumerate(self.pairs) if features[one].size > REACH + 1]
+        groups = groupby(sorted(many, key=between), key=between)
+        found = [two for (one, other), pairs in groups if one != other for two in combinations(pairs, 2)]
+        return np.array(found, int).reshape(-1, 2)
+
+
+def thing_and_attribute(name: str) -> tuple[str, str]:
+    """What a feature is about, and what of it, by its name: numbers tell things apart.
+
+    "agent 0 row" is the row of agent 0, "goal 1" the goal of 1. A name without a number is a thing's own.
+    """
+    before, after = re.fullmatch(r"(.*\d+)?[\W_]*(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    if before is None:
+        return name, ""
+    if after:
+        return before, after
+    attribute, number = re.fullmatch(r"(.*?)(\d+)", before, re.DOTALL).groups()  # type: ignore[union-attr]
+    return number, attribute

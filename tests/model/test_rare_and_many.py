@@ -1,0 +1,114 @@
+"""What is rare is learned, and what is much is borne: rewards, columns, steps."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from helpers.toys import SETTINGS, fit_one, small
+from marco.algorithm.presets import default_model
+from marco.environments.switch import Switch
+from marco.environments.tabular import from_tables
+from marco.model.config import FitConfig, PredictorConfig
+from marco.model.early_stopping import Examples, fit_ensemble
+from marco.model.environment import LearnedEnvironment
+from marco.model.likelihoods import Layout, Targets
+from marco.model.rows import REWARD_VALUES, gather, reward_values
+from marco.policies.base import RandomPolicy
+from marco.rollout import rollouts
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, binary
+
+
+def test_a_prize_won_eight_times_is_learned_among_rewards_of_very_many_values():
+    """Twenty prices, paid all the time, and a prize of 5 for three things at once: numbers, not classes."""
+    rng, steps = np.random.default_rng(3), 10_000
+    price = rng.integers(0, 20, steps)
+    x = np.concatenate([np.eye(20)[price], rng.random((steps, 3)) < 0.093], axis=-1).astype(np.float32)
+    won = x[:, 20:].sum(-1) == 3
+    assert won.sum() == 8
+    rewards = (price / 20 + 5.0 * won).astype(np.float32)
+    assert len(np.unique(rewards)) > REWARD_VALUES
+    assert reward_values(rewards).size == 0
+    targets = Targets(jnp.zeros((steps, 0), jnp.int32), jnp.asarray(rewards[:, None]))
+    rows = Examples(jnp.asarray(x), targets, jnp.arange(steps), jnp.int32(steps))
+    reward, layout = default_model(Switch().spec).reward, Layout((Continuous("reward"),))
+    component, _ = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 23, reward, reward.training)
+    said = jax.vmap(lambda x: component.predict(x, jnp.zeros(0, jnp.int32)).mean)(rows.x)
+    expected = np.asarray(component.values.denormalise(said)).mean(axis=1)[:, 0]
+    assert np.median(expected[won]) > 4.0
+    assert np.abs(expected - rewards)[~won].mean() < 0.05
+
+
+def lamps(count):
+    """A state of many lamps, and an action that says whether all are to be as they are or dark."""
+    agent = Agent("0", (ActionComponent("press", 2),), (binary("seen"),))
+    return Spec("lamps", (agent,), tuple(binary(f"lamp {i}") for i in range(count)), horizon=5)
+
+
+def test_a_state_of_five_hundred_columns_has_one_network_for_all_and_is_learned():
+    """A network for each of 500 lamps, told the 499 others before and after, is 2,000 times as large."""
+    wide, narrow = default_model(lamps(500)), default_model(lamps(20))
+    assert (wide.dynamics.kind, narrow.dynamics.kind) == ("factored", "chain")
+    rng, rows, layout = np.random.default_rng(0), 400, Layout(lamps(500).state, changes=True)
+    now, press = rng.integers(0, 2, (rows, 500)), rng.integers(0, 2, (rows, 1))
+    x = jnp.asarray(np.concatenate([now, 1 - press, press], axis=-1), jnp.float32)
+    targets = Targets(jnp.asarray(now * (1 - press), jnp.int32), jnp.zeros((rows, 0)))
+    examples = Examples(x, targets, jnp.arange(rows), jnp.int32(rows))
+    predictor = PredictorConfig("factored", (32,), members=1)
+    training = FitConfig(learning_rate=1e-2, max_epochs=40)
+    component, _ = fit_ensemble(jax.random.key(0), examples, layout, (False,) * 502, predictor, training)
+    said = jax.vmap(component.predict)(x[:50], targets.classes[:50]).log_probability
+    assert (np.asarray(said[:, 0]).argmax(-1) == np.asarray(targets.classes[:50])).mean() > 0.99
+
+
+def test_what_never_varies_is_not_trained():
+    """One class, and one value: right before the first epoch."""
+    layout, rows = Layout((binary("terminated"), Continuous("height"))), 30
+    targets = Targets(jnp.zeros((rows, 1), jnp.int32), jnp.full((rows, 1), 3.0))
+    examples = Examples(jnp.ones((rows, 2)), targets, jnp.arange(rows), jnp.int32(rows))
+    training = FitConfig(patience=20)
+    _, fit = fit_ensemble(jax.random.key(0), examples, layout, (False, False), small(), training)
+    assert int(fit.epochs) == 0
+    assert (fit.loss == 0.0).all()
+
+
+def test_an_episode_of_four_hundred_steps_is_learned_from_and_imagined():
+    """A walk on a ring of five places: after 400 imagined steps it is still on it, and as often anywhere."""
+    places = np.arange(5)
+    P = np.zeros((5, 2, 5))
+    P[places, 0, places], P[places, 1, (places + 1) % 5] = 1.0, 1.0
+    env = from_tables(
+        P=P,
+        R=np.zeros((5, 2)),
+        O=np.ones((2, 5, 1)),
+        d0=np.eye(5)[0],
+        actions=(2,),
+        observations=(1,),
+        horizon=400,
+    )
+    episodes = rollouts(jax.random.key(0), env, RandomPolicy(), 4)
+    settings = replace(SETTINGS, changes=True, relations=True)
+    model, _ = fit_one(jax.random.key(1), env.spec, gather(env.spec, episodes), settings)
+    imagined = rollouts(jax.random.key(2), LearnedEnvironment(model), RandomPolicy(), 50)
+    assert imagined.mask.all()
+    share = np.asarray(imagined.state).mean(axis=(0, 1))
+    np.testing.assert_allclose(share, 0.2, atol=0.02)
+
+
+def test_a_class_that_was_never_met_is_no_error_and_is_not_predicted():
+    """A place that no episode has reached: the model can be asked about it, and does not lead there."""
+    layout = Layout((Categorical("place", 4),), changes=True)
+    rng, rows = np.random.default_rng(0), 200
+    now = rng.integers(0, 3, rows)
+    x = jnp.asarray(np.eye(4)[now], jnp.float32)
+    targets = Targets(jnp.asarray(np.minimum(now + 1, 2)[:, None], jnp.int32), jnp.zeros((rows, 0)))
+    examples = Examples(x, targets, jnp.arange(rows), jnp.int32(rows))
+    training = FitConfig(max_epochs=5, sparsity=0.2)
+    component, _ = fit_ensemble(jax.random.key(0), examples, layout, (False,) * 4, small(), training)
+    said = component.predict(jnp.eye(4)[3], jnp.zeros(1, jnp.int32)).log_probability
+    assert np.isfinite(said).all()
+    assert (np.exp(said[:, 0, 3]) == 0.0).all()
+    # What was never met keeps its weights, by which members disagree on what is new.
+    first = np.asarray(component.members.mlp.layers[0].weight)
+    assert (first[:, 0, 3] != 0.0).all()
