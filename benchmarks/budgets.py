@@ -30,7 +30,8 @@ import numpy as np
 
 from marco.algorithm.config import MarcoConfig, PresetName
 from marco.algorithm.events import Event
-from marco.algorithm.loop import Marco, MarcoState, Phase
+from marco.algorithm.loop import Marco, Phase
+from marco.algorithm.state import MarcoState
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, optimum_of
 from marco.environments.registry import make

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.events import Event
-from marco.algorithm.loop import Marco, MarcoState, phases
+from marco.algorithm.loop import Marco, phases
 from marco.algorithm.precompile import compiled_ahead
+from marco.algorithm.state import MarcoState
 from marco.checks import check_episodes
 from marco.compilation import keep_compiled
 from marco.data.dataset import BrokenOff, Dataset, PlayedAgain

@@ -17,7 +17,8 @@ from marco.algorithm.collect import observed_steps, uncertainty_of_seeds
 from marco.algorithm.demonstrations import with_demonstrations
 from marco.algorithm.events import Event
 from marco.algorithm.exploration import ExplorationEnvironment, explore_reward
-from marco.algorithm.loop import Marco, MarcoState
+from marco.algorithm.loop import Marco
+from marco.algorithm.state import MarcoState
 from marco.data.dataset import Dataset
 from marco.evaluation import exact_value
 from marco.learners.restarts import PATIENCE, SEGMENTS

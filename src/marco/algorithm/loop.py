@@ -4,10 +4,9 @@
 are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from marco.algorithm.exploration import exploration_environments, exploration_sp
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
 from marco.algorithm.planning import can_plan, evaluate_plans, planned_beside, planned_like
+from marco.algorithm.state import MarcoState, Stream
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import (
@@ -42,7 +42,6 @@ from marco.learners.parallel import (
     with_units,
 )
 from marco.learners.restarts import (
-    Best,
     EnvironmentsAt,
     Imagined,
     best_like,
@@ -50,7 +49,6 @@ from marco.learners.restarts import (
     race,
     restart_keys,
     train_for,
-    winning_policy,
     winning_value,
 )
 from marco.learners.training import TrainingState
@@ -83,46 +81,6 @@ def phases(config: MarcoConfig) -> Iterator[Phase]:
             return
         yield Phase("team", iteration, samples)  # line 7
         yield Phase("explore", iteration, samples)  # line 8
-
-
-class Stream(IntEnum):
-    """What random numbers are for. A key depends on the seed, the iteration and the stream alone."""
-
-    INIT = 0
-    COLLECT = 1
-    FIT = 2
-    TEAM = 3
-    EXPLORER = 4
-    FINAL = 5
-    FRESH_EXPLORER = 6
-
-
-class MarcoState(NamedTuple):
-    """What has been learned; seeds first."""
-
-    team: TrainingState
-    """Q_theta."""
-    explorer: TrainingState
-    """Q_phi."""
-    model: Any = None
-    """F-hat, played as an environment; None before the first fit."""
-    fits: Any = None
-    """How each component of the model was fitted."""
-    best: tuple[Best, ...] = ()
-    """The best team of each learner in the last model; empty before."""
-    imagined: Any = None
-    """The value of the best team of each seed in the last model, by fresh episodes (`Imagined`)."""
-
-    def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
-        """What is to be known of the last model, and of the last collection, before the team is trusted."""
-        collected = [event.warnings for event in ended if event.phase == "collect"]
-        return (*fit_warnings(self.fits, seeds), *(collected[-1] if collected else ()))
-
-    def policy(self, config: MarcoConfig, index: int) -> Policy:
-        """The team of one seed: the best in the last model, or the one trained so far."""
-        if self.best:
-            return winning_policy(self.best, index)
-        return config.team.greedy(jax.tree.map(lambda leaf: leaf[index], self.team.learner))
 
 
 Events = Iterator[tuple[Event, MarcoState]]

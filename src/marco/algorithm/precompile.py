@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from marco.algorithm.collect import chunk_metrics, compile_collection
 from marco.algorithm.events import Event, PhaseName
-from marco.algorithm.loop import Events, Marco, MarcoState, phases
+from marco.algorithm.loop import Events, Marco, phases
+from marco.algorithm.state import MarcoState
 from marco.checks import cores
 from marco.environments.base import Environment
 

@@ -14,9 +14,10 @@ from jaxtyping import Float
 
 from marco.algorithm.collect import observed_steps
 from marco.algorithm.events import Event
-from marco.algorithm.loop import Marco, MarcoState, phases
+from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree
 from marco.algorithm.precompile import compiled_ahead
+from marco.algorithm.state import MarcoState
 from marco.environments.base import Environment, FiniteEnvironment
 from marco.environments.registry import make
 from marco.evaluation import evaluate

@@ -1,0 +1,54 @@
+"""What Algorithm 1 has learned so far, and what its random numbers are for."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import jax
+
+from marco.algorithm.config import MarcoConfig
+from marco.algorithm.events import Event
+from marco.algorithm.fit import fit_warnings
+from marco.learners.restarts import Best, winning_policy
+from marco.learners.training import TrainingState
+from marco.policies.base import Policy
+
+
+class Stream(IntEnum):
+    """What random numbers are for. A key depends on the seed, the iteration and the stream alone."""
+
+    INIT = 0
+    COLLECT = 1
+    FIT = 2
+    TEAM = 3
+    EXPLORER = 4
+    FINAL = 5
+    FRESH_EXPLORER = 6
+
+
+class MarcoState(NamedTuple):
+    """What has been learned; seeds first."""
+
+    team: TrainingState
+    """Q_theta."""
+    explorer: TrainingState
+    """Q_phi."""
+    model: Any = None
+    """F-hat, played as an environment; None before the first fit."""
+    fits: Any = None
+    """How each component of the model was fitted."""
+    best: tuple[Best, ...] = ()
+    """The best team of each learner in the last model; empty before."""
+    imagined: Any = None
+    """The value of the best team of each seed in the last model, by fresh episodes (`Imagined`)."""
+
+    def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
+        """What is to be known of the last model, and of the last collection, before the team is trusted."""
+        collected = [event.warnings for event in ended if event.phase == "collect"]
+        return (*fit_warnings(self.fits, seeds), *(collected[-1] if collected else ()))
+
+    def policy(self, config: MarcoConfig, index: int) -> Policy:
+        """The team of one seed: the best in the last model, or the one trained so far."""
+        if self.best:
+            return winning_policy(self.best, index)
+        return config.team.greedy(jax.tree.map(lambda leaf: leaf[index], self.team.learner))
