@@ -250,7 +250,7 @@ class Marco:
                 state = state._replace(best=(*state.best, planned))
                 metrics["planned_return"] = [v if np.isfinite(v) else None for v in planned.value.tolist()]
         value = evaluate_again(keys, state.model, learners, state.best)
-        state = state._replace(imagined=Imagined(*(jnp.asarray(part, jnp.float32) for part in value)))
+        state = state._replace(imagined=value)
         yield _event(phase, metrics | {"imagined_return": value.mean.tolist()}), state
 
     @property

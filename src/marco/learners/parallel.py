@@ -136,7 +136,8 @@ def evaluate_all(keys: Key[Array, "S R"], policies: Policy, envs: Environment) -
     def one(keys: Key[Array, " R"], policies: Policy, env: Environment) -> Estimate:
         def estimate(key: Array, policy: Policy) -> Estimate:
             played, members = rollouts_by_member(key, env, policy, EVALUATION_EPISODES)
-            returns, even = played.undiscounted_return, EVALUATION_EPISODES // members * members
+            returns = jnp.asarray(played.undiscounted_return)
+            even = EVALUATION_EPISODES // members * members
             by_member = returns[:even].reshape(-1, members).mean(0)
             return Estimate(jnp.mean(returns), jnp.std(returns) / EVALUATION_EPISODES**0.5, by_member)
 

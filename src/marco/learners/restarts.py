@@ -203,10 +203,10 @@ def stale(
 class Imagined(NamedTuple):
     """The value of each seed's team in its model."""
 
-    mean: Float[np.ndarray, " S"]
-    low: Float[np.ndarray, " S"]
+    mean: Float[Array, " S"]
+    low: Float[Array, " S"]
     """In the member of the model that thinks least of it."""
-    high: Float[np.ndarray, " S"]
+    high: Float[Array, " S"]
     """In the member that thinks most of it."""
 
 
@@ -232,7 +232,7 @@ def evaluate_again(
     ]
     values = np.stack([value.mean(1) for value in each])  # candidate, seed, member
     own = np.take_along_axis(values, winner(best)[None, :, None], axis=0)[0]
-    return Imagined(own.mean(-1), own.min(-1), own.max(-1))
+    return Imagined(*(jnp.asarray(part, jnp.float32) for part in (own.mean(-1), own.min(-1), own.max(-1))))
 
 
 def winner(best: tuple[Best, ...]) -> Int[np.ndarray, " S"]:
