@@ -5,7 +5,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from jaxtyping import Array, Key, PRNGKeyArray
 from marco.algorithm.collect import chunk_metrics, collect_missing, collectors, uncertainty_warnings
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
+from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
@@ -47,7 +48,7 @@ from marco.learners.training import TrainingState
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
 from marco.model.rows import Data
-from marco.model.views import Centralised, make_view
+from marco.model.views import Described, View, make_view
 from marco.policies.base import Policy
 from marco.types import Episode, Spec
 
@@ -129,15 +130,19 @@ class Marco:
     """Components of the model that are known functions."""
     capacity: int | None = None
     """For how many samples to make room, if not for the budget: what is compiled depends on it."""
+    descriptions: Descriptions = field(default_factory=Descriptions)
+    """What the environment's columns mean, where its spec is a guess."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
         check_seeds_of(self.env, self.seeds)
         check_samples(self.config, self.env.spec)
-        check_known(self.plan, self.known)
-        check_memory(self.config.final_learners, self.spec, len(self.seeds))
-        check_memory((self.config.explorer,), exploration_spec(self.spec), len(self.seeds))
-        check_data_and_model(self.plan, self.config, len(self.seeds))
+        check_known(self.plan(), self.known)
+        spec = make_view(self.config.view).spec(self.env.spec)
+        check_memory(self.config.final_learners, spec, len(self.seeds))
+        check_memory((self.config.explorer,), exploration_spec(spec), len(self.seeds))
+        self.descriptions.check(self.env.spec)
+        check_data_and_model(self.plan(), self.config, len(self.seeds))
 
     def run(self) -> Events:
         """Algorithm 1. Phases that the journal has kept are not done again."""
@@ -164,12 +169,13 @@ class Marco:
         }
         return lines[phase.name](phase, state)
 
-    def init(self) -> MarcoState:
-        """Line 2: nothing has been learned, there is no model."""
+    def init(self, samples: int = 0) -> MarcoState:
+        """Line 2: nothing has been learned, there is no model. The samples describe the state."""
         keys = jax.vmap(jax.random.split)(self._keys(0, Stream.INIT))
+        spec = self.spec(samples)
         return MarcoState(
-            team=self._fresh(keys[:, 0], self.config.team, self.spec),
-            explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(self.spec)),
+            team=self._fresh(keys[:, 0], self.config.team, spec),
+            explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(spec)),
         )
 
     def restore(self) -> MarcoState:
@@ -183,22 +189,23 @@ class Marco:
         config, iteration = self.config, phase.iteration
         before = config.schedule[iteration - 1] if iteration else 0
         who = config.collector if iteration else "random"
-        policy = collectors(who, config, self.env.spec, state.team, state.explorer)
+        view = self.view(before)
+        policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
         while (missing := phase.samples - self.dataset.samples).max() > 0:
             progress = 1.0 - float(missing.max()) / (phase.samples - before)
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
             keys = self._keys(self.dataset.chunks, Stream.COLLECT)
             collect_missing(keys, self.env, policy, self.dataset, missing, config.chunk)
         chunk = self.episodes(phase.samples, since=before)
-        metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
+        metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)
-        yield _event(phase, metrics)._replace(warnings=warnings), state
+        yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.FIT)
-        model, fits = fit_models(keys, self.data(phase.samples), self.plan)
+        model, fits = fit_models(keys, self.data(phase.samples), self.plan(phase.samples))
         losses: dict[str, list[Any]] = {
             name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
         }
@@ -213,7 +220,7 @@ class Marco:
             return
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.TEAM)
-        team = clear_replay(config.team, state.team, self.spec)
+        team = clear_replay(config.team, state.team, self.spec(phase.samples))
         envs = self._demonstrated(phase, state.model)
         for segment in train_for(keys, envs, config.team, team, config.team_steps):
             metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
@@ -221,7 +228,7 @@ class Marco:
 
     def train_explorer(self, phase: Phase, state: MarcoState) -> Events:
         """Line 8: train Q_phi inside the model on the reward of Equation 1; it observes the state."""
-        config, spec = self.config, exploration_spec(self.spec)
+        config, spec = self.config, exploration_spec(self.spec(phase.samples))
         if config.collector != "explorer":
             yield _event(phase, {}), state
             return
@@ -242,7 +249,8 @@ class Marco:
         config, learners = self.config, self.config.final_learners
         yield _event(phase, {}, 0.0), state
         keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
-        continued = None if config.restarts else clear_replay(config.team, state.team, self.spec)
+        spec = self.spec(phase.samples)
+        continued = None if config.restarts else clear_replay(config.team, state.team, spec)
         envs = self._demonstrated(phase, state.model)
         for standing in race(keys, envs, state.model, learners, config.final_updates, continued):
             state = state._replace(best=standing.best)
@@ -255,36 +263,51 @@ class Marco:
         state = state._replace(imagined=jnp.asarray(value, jnp.float32))
         yield _event(phase, metrics | {"imagined_return": value.tolist()}), state
 
-    @property
-    def spec(self) -> Spec:
-        """The spec of the learned environment."""
-        return make_view(self.config.view).spec(self.env.spec)
+    def view(self, samples: int) -> View:
+        """How the model sees the environment, as its first `samples` steps, or else its spec, describe it."""
+        view = make_view(self.config.view)
+        reached = [point for point in self.config.schedule if point <= samples]
+        found = self.descriptions.at(self.env, reached, self.episodes)
+        return view if found is None else Described(view, found)
 
-    @property
-    def plan(self) -> ModelPlan:
-        """Which model is fitted, and how."""
-        config, view, known = self.config, make_view(self.config.view), dict(self.known)
-        if isinstance(view, Centralised):
+    def spec(self, samples: int) -> Spec:
+        """The spec of the environment that is learned from the first `samples` steps."""
+        return self.view(samples).spec(self.env.spec)
+
+    def plan(self, samples: int = 0) -> ModelPlan:
+        """Which model is fitted to the first `samples` steps, and how."""
+        config, known = self.config, dict(self.known)
+        if config.view == "centralised":
             known = known_of(self.env) | known
-        return ModelPlan(view, config.model, self.env.spec, config.resample_member, tuple(known.items()))
+        return ModelPlan(
+            self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
+        )
 
     def data(self, samples: int) -> tuple[Data, ...]:
         """D as rows, stacked over seeds; the shape depends on the capacity alone."""
-        rows = [self.plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
+        plan = self.plan(samples)
+        rows = [plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
         return stack_data(rows)
 
     def model_like(self, samples: int) -> tuple[Any, Any]:
         """The shapes of the model and its fits."""
-        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan)
+        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan(samples))
 
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""
         model, fits = self.model_like(phase.samples)
-        state = self.init()._replace(model=model, fits=fits)
+        state = self.init(phase.samples)._replace(model=model, fits=fits)
         if phase.name != "final":
             return state
-        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, self.spec)
+        spec = self.spec(phase.samples)
+        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, spec)
         return state._replace(best=best, imagined=jnp.zeros(len(self.seeds)))
+
+    def _described(self, phase: Phase, before: int, state: MarcoState) -> MarcoState:
+        """Begin anew with the learners, if new data describe the state in other columns."""
+        if self.spec(phase.samples) == self.spec(before):
+            return state
+        return self.init(phase.samples)
 
     def _demonstrated(self, phase: Phase, envs: Any) -> EnvironmentsAt:
         """The environments in the course of a training: at first some episodes begin with real actions."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from marco.environments.base import Guessed
 from marco.model.description import Description, Part, Row
 from marco.types import Categorical, Continuous, Episode, Feature, Spec
 
@@ -36,9 +37,9 @@ ABSENT = (0.05, 0.95)
 LIKENESS = 0.5
 """Columns of whole numbers share their classes if so much of their values together are values of both."""
 MOST_FEATURES, MOST_DIMENSIONS = 32, 256
-"""Features with classes, and these times the most classes of any: beyond, those with the most stay numbers.
+"""Features with classes, and these times the most classes of any: beyond, larger ones stay numbers.
 
-There is a network for each, which sees the classes of those before it, and an imagined step asks them in turn.
+There is a network for each, which sees the classes before its own; an imagined step asks them in turn.
 """
 
 
@@ -50,15 +51,11 @@ class Rows(NamedTuple):
     time: Int[np.ndarray, " rows"]
 
 
-class Guessed(NamedTuple):
-    """What of an environment is to be found out from data; the rest is as its spec says."""
+def describe(spec: Spec, episodes: Sequence[Episode], guessed: Guessed) -> Description:
+    """The description of an environment by its real episodes (axes T B), those of all seeds together.
 
-    state: bool = True
-    observation: bool = True
-
-
-def describe(spec: Spec, episodes: Sequence[Episode], guessed: Guessed = Guessed()) -> Description:  # noqa: B008
-    """The description of an environment by its real episodes (axes T B), those of all seeds together."""
+    What is not `guessed` is as its spec says.
+    """
     stated = Description.of(spec)
     found = stated
     if guessed.state:
@@ -68,9 +65,7 @@ def describe(spec: Spec, episodes: Sequence[Episode], guessed: Guessed = Guessed
         found = replace(found, state=row if row.features else stated.state)
     if guessed.observation:
         own = [_observed(spec, episodes, index) for index in range(spec.num_agents)]
-        views = [
-            describe_row(agent.observation, rows) for agent, rows in zip(spec.agents, own, strict=True)
-        ]
+        views = [describe_row(agent.observation, rows) for agent, rows in zip(spec.agents, own, strict=True)]
         if any(row.features for row in views):
             found = replace(found, agents=tuple(_within_budget(views, stated.agents)))
     return found
@@ -82,6 +77,14 @@ def fits(description: Description, spec: Spec, episodes: Sequence[Episode]) -> b
     views = [_observed(spec, episodes, index).raw for index in range(spec.num_agents)]
     rows = [(description.state, state.raw), *zip(description.agents, views, strict=True)]
     return all(row.fits(raw) for row, raw in rows)
+
+
+def numbers(description: Description) -> int:
+    """How many columns are described as numbers."""
+    rows = (description.state, *description.agents)
+    return sum(
+        len(part.columns) for row in rows for part in row.parts if not part.values and not part.repeats
+    )
 
 
 def describe_row(features: tuple[Feature, ...], rows: Rows) -> Row:
@@ -296,7 +299,7 @@ def _without_repeats(parts: tuple[Part, ...], raw: Float[np.ndarray, "rows colum
 
 
 def _within_budget(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
-    """The rows, with what would have too many classes for one model left as numbers: those of a size alike."""
+    """The rows, with what would have too many classes for one model left as numbers, by size."""
     given = {part for row in stated for part in row.parts}
     every = [part for row in rows for part in row.parts]
     count = sum(_classes_of(part) > 0 for part in every if part in given)

@@ -1,8 +1,8 @@
 """What the columns of an environment mean to a model: features, and how raw columns become them and back.
 
-An environment shows rows of raw columns, which are kept and played as they are. A model learns from described
-rows: a column with few values is a class, a constant is left out, columns of one place stand together. Learned
-rows are decoded again, so that policies see what they see in the true environment.
+An environment shows rows of raw columns, which are kept and played as they are. A model learns from
+described rows: a column with few values is a class, a constant is left out, columns of one place stand
+together. Learned rows are decoded again: policies see what they see in the true environment.
 """
 
 from collections import Counter
@@ -126,10 +126,8 @@ class Row:
                 continue
             columns = tuple(range(at, at + feature.width))
             at += feature.width
-            values, labels = (), ()
-            if isinstance(feature, Categorical):
-                values, labels = _table(feature), feature.labels
-            parts.append(Part(feature.name, columns, values, labels))
+            classes = (_table(feature), feature.labels) if isinstance(feature, Categorical) else ((), ())
+            parts.append(Part(feature.name, columns, *classes))
         return cls(at, tuple(parts))
 
     @cached_property
@@ -221,9 +219,7 @@ class Description:
     def decode_observation(self, described: Float[Array, "*batch N _"]) -> Float[Array, "*batch N O"]:
         """The raw columns that the agents observe."""
         widths = [total_width(row.features) for row in self.agents]
-        return _padded(
-            [row.decode(described[..., i, : widths[i]]) for i, row in enumerate(self.agents)]
-        )
+        return _padded([row.decode(described[..., i, : widths[i]]) for i, row in enumerate(self.agents)])
 
 
 def _padded(rows: list[Any]) -> Any:

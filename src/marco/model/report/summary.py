@@ -9,7 +9,7 @@ from jaxtyping import Float
 from marco.environments.base import Environment, FiniteEnvironment
 from marco.model.components import Model
 from marco.model.early_stopping import ComponentFit
-from marco.model.environment import LearnedEnvironment, ModelEnvironment
+from marco.model.environment import DescribedEnvironment, LearnedEnvironment, ModelEnvironment
 from marco.model.fit import Fits
 from marco.model.inputs import ComponentName
 from marco.model.report.component import ComponentReport, component_report, mean_or_none, visit_bins
@@ -77,11 +77,15 @@ def report_environment(
     pairs = None
     if isinstance(true_environment, FiniteEnvironment) and model.spec == true_environment.spec:
         pairs = None if continuous else reachable_pairs(true_environment)
-    loop = None
+    loop, description = None, None
+    if isinstance(environment, DescribedEnvironment):
+        environment, description = environment.inner, environment.description
     if isinstance(true_environment, Environment) and isinstance(environment, LearnedEnvironment):
         key, horizon = jax.random.key(1_000_000), true_environment.spec.horizon
         if continuous:
-            loop = open_loop_error(key, model, true_environment, RandomPolicy(), TEST_EPISODES, horizon)
+            loop = open_loop_error(
+                key, model, true_environment, RandomPolicy(), TEST_EPISODES, horizon, description
+            )
     return model_report(model, fits[0], data[0], pairs, loop)
 
 
