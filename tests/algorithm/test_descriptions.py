@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.tiny_run import TINY, settings
 from jaxtyping import Array
 
+from helpers.tiny_run import TINY, settings
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.loop import Marco
 from marco.data.dataset import Dataset
@@ -141,7 +141,9 @@ def test_what_the_user_says_is_used_and_the_rest_is_found_out(finished):
     given = from_json({"state": [{"feature": "all", "columns": [0, 1, 2]}]})
     told = replace(run, descriptions=Descriptions(given=given))
     assert told.spec(60).state == (Continuous("all", 3),)
-    assert [f.name for f in told.plan(60).view.model_specs(run.env.spec)[0].agents[0].observation] == ["seen.0"]
+    assert [f.name for f in told.plan(60).view.model_specs(run.env.spec)[0].agents[0].observation] == [
+        "seen.0"
+    ]
     wrong = from_json({"state": [{"feature": "all", "columns": [0, 1]}]})
     with pytest.raises(ValueError, match="column 2 is not described"):
         begin(None, given=wrong).check()

@@ -117,7 +117,9 @@ def test_like_columns_of_whole_numbers_share_their_classes():
 
 def test_a_repeated_column_is_learned_once():
     x = anew()
-    row = found((Continuous("a", 2), binary("light"), Continuous("b", 2)), x, anew(), choice([0, 1]), x, anew())
+    row = found(
+        (Continuous("a", 2), binary("light"), Continuous("b", 2)), x, anew(), choice([0, 1]), x, anew()
+    )
     assert row.features[0] == Continuous("a", 2)
     twice = found((Continuous("a"), binary("light"), Continuous("b")), x, choice([0, 1]), x)
     assert twice.features == (Continuous("a"), binary("light"))
@@ -141,7 +143,9 @@ def test_features_that_a_space_has_named_are_kept():
 def test_too_many_classes_for_one_model_stay_numbers():
     names = tuple(Continuous(f"x {i}") for i in range(40))
     assert found(names, *(choice(range(3)) for _ in names)).features == names
-    assert all(isinstance(f, Categorical) for f in found(names[:32], *(choice(range(3)) for _ in range(32))).features)
+    assert all(
+        isinstance(f, Categorical) for f in found(names[:32], *(choice(range(3)) for _ in range(32))).features
+    )
 
 
 # --- Values that were never seen, and environments ---------------------------------------------------------
@@ -164,8 +168,30 @@ def test_an_environment_whose_spec_is_its_own_word_is_described_as_it_is():
     view = Described(Centralised(), guessed)
     assert view.spec(env.spec).agents == env.spec.agents
     (seen,) = view.episodes(env.spec, played)
-    np.testing.assert_array_equal(guessed.decode_observation(jnp.asarray(seen.observation)), played.observation)
+    np.testing.assert_array_equal(
+        guessed.decode_observation(jnp.asarray(seen.observation)), played.observation
+    )
     np.testing.assert_array_equal(guessed.state.decode(seen.state), played.state)
+
+
+def test_known_functions_are_still_of_the_raw_state():
+    state = Row(2, (Part("code", (0,), ((0.0,), (70.0,))), Part("height", (1,), ((7.0,),))))
+    seen = Row(1, (Part("code", (0,), ((0.0,), (70.0,))),))
+    view = Described(Centralised(), Description(state, (seen, seen)))
+    s = jnp.asarray(state.encode(np.array([70.0, 7.0], np.float32)))
+    assert s.tolist() == [1.0]
+    spec = Switch(agents=2).spec
+    given = {
+        "reward": lambda s, a, next_s: s[0] + next_s[1],
+        "observation": lambda key, s, previous: jnp.stack([s[:1], jnp.zeros(1)]),
+        "dynamics": lambda key, s, a: s.at[0].set(0.0),
+    }
+    known = view.known(spec, given)
+    key = jax.random.key(0)
+    assert known["reward"](s, None, s) == 77.0
+    assert known["observation"](key, s, None).tolist() == [[1.0], [0.0]]
+    assert known["dynamics"](key, s, None).tolist() == [0.0]
+    assert known == view.known(spec, given)  # equal ones compile nothing anew
 
 
 # --- Files -------------------------------------------------------------------------------------------------

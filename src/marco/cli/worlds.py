@@ -77,7 +77,7 @@ def _describe(name: str, settings: dict[str, Any]) -> None:
     if parts:
         say(
             f"The {' and the '.join(parts)} of this environment: read off shapes. `marco train` describes "
-            "them from its first real samples (description.json in the run's folder), --describe FILE by hand."
+            "them from its first real samples (description.json in its folder), --describe FILE by hand."
         )
 
 

@@ -222,6 +222,26 @@ class Description:
         return _padded([row.decode(described[..., i, : widths[i]]) for i, row in enumerate(self.agents)])
 
 
+def in_words(description: Description, spec: Spec) -> tuple[str, ...]:
+    """A line for the state, and for what each agent observes: the features, and what was left out."""
+    agents = zip(spec.agents, description.agents, strict=True)
+    rows = [("state", description.state), *((f"agent {agent.name} sees", row) for agent, row in agents)]
+    lines = []
+    for title, row in rows:
+        names = [
+            f"{f.name} ({f.size} classes)" if isinstance(f, Categorical) else f"{f.name} ({f.width})"
+            for f in row.features
+        ]
+        constant = sum(len(part.columns) for part in row.parts if len(part.values) == 1)
+        repeated = sum(len(part.columns) for part in row.parts if part.repeats)
+        left = [
+            f"{count} {what}" for count, what in ((constant, "constant"), (repeated, "repeated")) if count
+        ]
+        out = f"; left out: {', '.join(left)} columns" if left else ""
+        lines.append(f"{title}: {', '.join(names) or 'nothing that varies'}{out}")
+    return tuple(lines)
+
+
 def _padded(rows: list[Any]) -> Any:
     """Rows of several agents, filled up with zeros to the widest."""
     xp: Any = np if isinstance(rows[0], np.ndarray) else jnp
