@@ -11,6 +11,7 @@ import jax
 from rich.console import Console
 
 from marco.algorithm.config import MarcoConfig
+from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import Event
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.precompile import compiled_ahead
@@ -22,6 +23,7 @@ from marco.environments.base import Environment, HostWorld
 from marco.environments.registry import make, name_of
 from marco.evaluation import Estimate, evaluate
 from marco.learners.parallel import check_memory
+from marco.model.description_file import GivenDescription, read_description
 from marco.model.environment import ModelEnvironment
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy
@@ -98,6 +100,7 @@ def learn(
     out: str | os.PathLike[str] | None = None,
     config: MarcoConfig | None = None,
     known: Known | None = None,
+    description: str | os.PathLike[str] | GivenDescription | None = None,
     on_event: Callable[[Event], None] | None = None,
     progress: bool = True,
     test_episodes: int | None = None,
@@ -114,6 +117,7 @@ def learn(
         out: a folder for a run that survives a crash. The same call again goes on where it was.
         config: the settings, as `MarcoConfig.preset("paper", env.spec, lam=0.0)` gives them.
         known: components of the model that need not be learned, as functions by name.
+        description: what the columns of the environment mean, or a file that says it (docs/worlds.md).
         on_event: called with the progress of every phase.
         progress: whether to show the progress (a board in a terminal, lines elsewhere).
         test_episodes: real episodes by which `result.value` is estimated, where it is not exact.
@@ -129,6 +133,7 @@ def learn(
         out=out,
         config=config,
         known=known,
+        description=description,
         on_event=on_event,
         progress=progress,
         test_episodes=test_episodes,
@@ -147,6 +152,7 @@ def learn_seeds(
     out: str | os.PathLike[str] | None = None,
     config: MarcoConfig | None = None,
     known: Known | None = None,
+    description: str | os.PathLike[str] | GivenDescription | None = None,
     on_event: Callable[[Event], None] | None = None,
     progress: bool = True,
     test_episodes: int | None = None,
@@ -182,18 +188,22 @@ def learn_seeds(
             on_event(event)
 
     functions = tuple((known or {}).items())
+    given = description
+    if given is not None and not isinstance(given, GivenDescription):
+        given = read_description(Path(given))
     simulated = as_workers(workers, ray, step_timeout)
     with board.live():
         if out is None:
             played = env if simulated is None else Simulators(env, simulated)
             dataset = Dataset(None, env.spec, len(seeds))
-            marco = Marco(played, config, tuple(seeds), dataset, known=functions)
+            found = Descriptions(given=given)
+            marco = Marco(played, config, tuple(seeds), dataset, known=functions, descriptions=found)
             marco.check()
             with opened(played), compiled_ahead(marco) as events:
                 for event, state in events:  # noqa: B007  (the last state is what was learned)
                     report(event)
         else:
-            run = _open(Path(out), env, config, tuple(seeds), tests, functions, simulated)
+            run = _open(Path(out), env, config, tuple(seeds), tests, functions, simulated, given)
             for event in run.follow():
                 report(event)
             marco = run.marco()
@@ -229,11 +239,22 @@ def _open(
     tests: int,
     known: tuple[tuple[ComponentName, Any], ...],
     workers: Workers | None,
+    given: GivenDescription | None,
 ) -> Run:
     """The run in a folder: the one that is there, if it has the same settings, or a new one."""
     world, settings = name_of(env)
     names = tuple(name for name, _ in known)
-    chosen = RunConfig(world, "marco", config, seeds, tests, settings, known=names, workers=workers)
+    chosen = RunConfig(
+        world,
+        "marco",
+        config,
+        seeds,
+        tests,
+        settings,
+        known=names,
+        description=given,
+        workers=workers,
+    )
     run = Run(folder, chosen, env, known)
     if (folder / "config.json").exists():
         run.check_same()

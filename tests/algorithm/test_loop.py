@@ -361,9 +361,9 @@ def test_a_model_that_learned_nothing_is_told_in_events_and_at_the_end(whole, tm
 def test_what_an_environment_knows_of_itself_is_not_learned(tmp_path):
     spy = Spy()
     spy.known = dict(KNOWN)
-    assert begin(tmp_path, QUICK, spy, seeds=(3,)).plan.components() == ((0, "dynamics"),)
+    assert begin(tmp_path, QUICK, spy, seeds=(3,)).plan().components() == ((0, "dynamics"),)
     spy.known = "what else"  # an attribute of the user's own
-    assert len(begin(tmp_path, QUICK, spy, seeds=(3,)).plan.components()) == 5
+    assert len(begin(tmp_path, QUICK, spy, seeds=(3,)).plan().components()) == 5
 
 
 def test_a_second_process_is_refused(tmp_path):

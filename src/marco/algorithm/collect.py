@@ -21,7 +21,7 @@ from marco.learners.training import TrainingState
 from marco.model.environment import ModelEnvironment
 from marco.model.rows import pad_rows
 from marco.model.uncertainty import BonusName, ObservedSteps, mean_uncertainty
-from marco.model.views import View, ViewedPolicy, make_view
+from marco.model.views import View, ViewedPolicy
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 from marco.rollout import play, rollout
 from marco.simulators.pool import Simulators, Task
@@ -29,7 +29,12 @@ from marco.types import Episode, Spec
 
 
 def collectors(
-    who: Collector, config: MarcoConfig, spec: Spec, teams: TrainingState, explorers: TrainingState
+    who: Collector,
+    config: MarcoConfig,
+    spec: Spec,
+    view: View,
+    teams: TrainingState,
+    explorers: TrainingState,
 ) -> Policy:
     """The policy that collects for each seed: pi_phi, the team or random play, with some random actions."""
     epsilon = jnp.full(teams.samples.shape, config.epsilon)
@@ -42,7 +47,7 @@ def collectors(
                 return EpsilonGreedy(config.team.greedy(team.learner), epsilon)
             case "explorer":
                 acting = EpsilonGreedy(config.explorer.greedy(explorer.learner), epsilon)
-                return ViewedPolicy(StateAsObservation(acting), make_view(config.view), spec)
+                return ViewedPolicy(StateAsObservation(acting), view, spec)
 
     return jax.vmap(one)(teams, explorers, epsilon)
 
@@ -110,10 +115,15 @@ def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"
 
 
 def compile_collection(
-    env: Environment, config: MarcoConfig, team: TrainingState, explorer: TrainingState, seeds: int
+    env: Environment,
+    config: MarcoConfig,
+    view: View,
+    team: TrainingState,
+    explorer: TrainingState,
+    seeds: int,
 ) -> None:
     """Compile what `collect_missing` plays a batch by. Nothing is played."""
-    policies = collectors(config.collector, config, env.spec, team, explorer)
+    policies = collectors(config.collector, config, env.spec, view, team, explorer)
     keys = stack_seeds([jax.random.key(0)] * seeds)
     limits = [episode_limits(0, config.chunk, env.spec)] * seeds
     _play_batch.lower(keys, env, policies, jnp.asarray(np.stack(limits))).compile()
@@ -131,12 +141,11 @@ def _play_batch(
 
 
 def chunk_metrics(
-    config: MarcoConfig, spec: Spec, models: ModelEnvironment | None, chunk: list[Episode]
+    config: MarcoConfig, spec: Spec, view: View, models: ModelEnvironment | None, chunk: list[Episode]
 ) -> dict[str, list[Any]]:
     """The mean return of each seed's chunk and, if there was a model before it, its mean r-tilde."""
     metrics: dict[str, list[Any]] = {"return": [whole_return(episodes) for episodes in chunk]}
     if models is not None:
-        view = make_view(config.view)
         steps = stack_seeds([observed_steps(view, spec, episodes, config.chunk) for episodes in chunk])
         found = uncertainty_of_seeds(models, config.bonus, steps).tolist()
         seen = [bool(np.asarray(episodes.mask).any()) for episodes in chunk]

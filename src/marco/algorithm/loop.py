@@ -6,7 +6,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from marco.algorithm.collect import (
 )
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
+from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
@@ -55,7 +56,7 @@ from marco.learners.training import TrainingState
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
 from marco.model.rows import Data
-from marco.model.views import Centralised, make_view
+from marco.model.views import Centralised, Described, View, make_view
 from marco.policies.base import Policy
 from marco.simulators.pool import Simulators
 from marco.types import Episode, Spec
@@ -99,15 +100,19 @@ class Marco:
     """Components of the model that are known functions."""
     capacity: int | None = None
     """For how many samples to make room, if not for the budget: what is compiled depends on it."""
+    descriptions: Descriptions = field(default_factory=Descriptions)
+    """What the environment's columns mean, where its spec is a guess."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
         check_seeds_of(self.env, self.seeds)
         check_samples(self.config, self.env.spec)
-        check_known(self.plan, self.known)
-        check_memory(self.config.final_learners, self.spec, len(self.seeds))
-        check_memory((self.config.explorer,), exploration_spec(self.spec), len(self.seeds))
-        check_data_and_model(self.plan, self.config, len(self.seeds))
+        check_known(self.plan(), self.known)
+        spec = make_view(self.config.view).spec(self.env.spec)
+        check_memory(self.config.final_learners, spec, len(self.seeds))
+        check_memory((self.config.explorer,), exploration_spec(spec), len(self.seeds))
+        self.descriptions.check(self.env.spec)
+        check_data_and_model(self.plan(), self.config, len(self.seeds))
 
     def run(self) -> Events:
         """Algorithm 1. Phases that the journal has kept are not done again."""
@@ -134,12 +139,13 @@ class Marco:
         }
         return lines[phase.name](phase, state)
 
-    def init(self) -> MarcoState:
-        """Line 2: nothing has been learned, there is no model."""
+    def init(self, samples: int = 0) -> MarcoState:
+        """Line 2: nothing has been learned, there is no model. The samples describe the state."""
         keys = jax.vmap(jax.random.split)(self._keys(0, Stream.INIT))
+        spec = self.spec(samples)
         return MarcoState(
-            team=self._fresh(keys[:, 0], self.config.team, self.spec),
-            explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(self.spec)),
+            team=self._fresh(keys[:, 0], self.config.team, spec),
+            explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(spec)),
         )
 
     def restore(self) -> MarcoState:
@@ -153,14 +159,15 @@ class Marco:
         config, iteration = self.config, phase.iteration
         before = config.schedule[iteration - 1] if iteration else 0
         who = config.collector if iteration else "random"
-        policy = collectors(who, config, self.env.spec, state.team, state.explorer)
+        view = self.view(before)
+        policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
         for missing in self._collected(policy, phase.samples):
             progress = 1.0 - missing / (phase.samples - before)
             yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
         chunk = self.episodes(phase.samples, since=before)
-        metrics = chunk_metrics(config, self.env.spec, state.model, chunk)
+        metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)
-        yield _event(phase, metrics)._replace(warnings=warnings), state
+        yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
     def _collected(self, policy: Policy, samples: int) -> Iterator[int]:
         """Collect up to so many samples; how many are missing, before every batch."""
@@ -186,7 +193,7 @@ class Marco:
         """Line 6: fit the model to all of D, from scratch."""
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.FIT)
-        model, fits = fit_models(keys, self.data(phase.samples), self.plan)
+        model, fits = fit_models(keys, self.data(phase.samples), self.plan(phase.samples))
         losses: dict[str, list[Any]] = {
             name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
         }
@@ -201,7 +208,7 @@ class Marco:
             return
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.TEAM)
-        team = clear_replay(config.team, state.team, self.spec)
+        team = clear_replay(config.team, state.team, self.spec(phase.samples))
         team = with_units(config.team, team, self._units(phase))
         envs = self._demonstrated(phase, state.model)
         for segment in train_for(keys, envs, config.team, team, config.team_steps):
@@ -210,7 +217,7 @@ class Marco:
 
     def train_explorer(self, phase: Phase, state: MarcoState) -> Events:
         """Line 8: train Q_phi inside the model on the reward of Equation 1; it observes the state."""
-        config, spec = self.config, exploration_spec(self.spec)
+        config, spec = self.config, exploration_spec(self.spec(phase.samples))
         if config.collector != "explorer":
             yield _event(phase, {}), state
             return
@@ -235,7 +242,8 @@ class Marco:
         config, learners = self.config, self.config.final_learners
         yield _event(phase, {}, 0.0), state
         keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
-        continued = None if config.restarts else clear_replay(config.team, state.team, self.spec)
+        spec = self.spec(phase.samples)
+        continued = None if config.restarts else clear_replay(config.team, state.team, spec)
         envs, units = self._demonstrated(phase, state.model), self._units(phase)
         with self._planning(phase, state.model) as plans:
             for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
@@ -253,38 +261,53 @@ class Marco:
         state = state._replace(imagined=value)
         yield _event(phase, metrics | {"imagined_return": value.mean.tolist()}), state
 
-    @property
-    def spec(self) -> Spec:
-        """The spec of the learned environment."""
-        return make_view(self.config.view).spec(self.env.spec)
+    def view(self, samples: int) -> View:
+        """How the model sees the environment, as its first `samples` steps, or else its spec, describe it."""
+        view = make_view(self.config.view)
+        reached = [point for point in self.config.schedule if point <= samples]
+        found = self.descriptions.at(self.env, reached, self.episodes)
+        return view if found is None else Described(view, found)
 
-    @property
-    def plan(self) -> ModelPlan:
-        """Which model is fitted, and how."""
-        config, view, known = self.config, make_view(self.config.view), dict(self.known)
-        if isinstance(view, Centralised):
+    def spec(self, samples: int) -> Spec:
+        """The spec of the environment that is learned from the first `samples` steps."""
+        return self.view(samples).spec(self.env.spec)
+
+    def plan(self, samples: int = 0) -> ModelPlan:
+        """Which model is fitted to the first `samples` steps, and how."""
+        config, known = self.config, dict(self.known)
+        if config.view == "centralised":
             known = known_of(self.env) | known
-        return ModelPlan(view, config.model, self.env.spec, config.resample_member, tuple(known.items()))
+        return ModelPlan(
+            self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
+        )
 
     def data(self, samples: int) -> tuple[Data, ...]:
         """D as rows, stacked over seeds; the shape depends on the capacity alone."""
-        rows = [self.plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
+        plan = self.plan(samples)
+        rows = [plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
         return stack_data(rows)
 
     def model_like(self, samples: int) -> tuple[Any, Any]:
         """The shapes of the model and its fits."""
-        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan)
+        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan(samples))
 
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""
         model, fits = self.model_like(phase.samples)
-        state = self.init()._replace(model=model, fits=fits)
+        state = self.init(phase.samples)._replace(model=model, fits=fits)
         if phase.name != "final":
             return state
-        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, self.spec)
-        if self._plans:
-            best = (*best, planned_like(self.spec, len(self.seeds)))
+        spec = self.spec(phase.samples)
+        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, spec)
+        if self._plans(phase):
+            best = (*best, planned_like(spec, len(self.seeds)))
         return state._replace(best=best, imagined=Imagined(*[jnp.zeros(len(self.seeds))] * 3))
+
+    def _described(self, phase: Phase, before: int, state: MarcoState) -> MarcoState:
+        """Begin anew with the learners, if new data describe the state in other columns."""
+        if self.spec(phase.samples) == self.spec(before):
+            return state
+        return self.init(phase.samples)
 
     def _demonstrated(self, phase: Phase, envs: Any) -> EnvironmentsAt:
         """The environments in the course of a training: at first some episodes begin with real actions."""
@@ -297,21 +320,21 @@ class Marco:
 
     def _planning(self, phase: Phase, models: Any) -> AbstractContextManager[Any]:
         """The planner at work beside the last training; None where it cannot or need not plan."""
-        if not self._plans:
+        if not self._plans(phase):
             return nullcontext()
         return planned_beside(models, self.episodes(phase.samples), self.config.planning)
 
-    @property
-    def _plans(self) -> bool:
-        """Whether a planner takes part: it needs the central state, in a model that was learned."""
-        learned = isinstance(make_view(self.config.view), Centralised) and not self.plan.known
-        return bool(self.config.planning) and learned and can_plan(self.spec)
+    def _plans(self, phase: Phase) -> bool:
+        """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""
+        plan = self.plan(phase.samples)
+        learned = isinstance(plan.view, Centralised) and not plan.known
+        return bool(self.config.planning) and learned and can_plan(self.spec(phase.samples))
 
     def _units(self, phase: Phase) -> Units:
         """What all real data so far are measured in; the learners that train in their model keep to it."""
-        view, true_spec = make_view(self.config.view), self.env.spec
+        view, true_spec = self.view(phase.samples), self.env.spec
         real = [view.for_team(true_spec, episodes) for episodes in self.episodes(phase.samples)]
-        return stack_seeds([real_units(self.spec, episodes) for episodes in real])
+        return stack_seeds([real_units(view.spec(true_spec), episodes) for episodes in real])
 
     def _keep(self, step: int, state: MarcoState, event: Event) -> None:
         self._check_finite(event)

@@ -73,11 +73,11 @@ def _rehearsals(
 
 def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
     """No step is taken: what would take them is compiled, and the metrics are those of no steps."""
-    env, config = marco.env, marco.config
+    env, config, view = marco.env, marco.config, marco.view(marco.config.first_chunk)
     if isinstance(env, Environment):
-        compile_collection(env, config, blank.team, blank.explorer, len(marco.seeds))
+        compile_collection(env, config, view, blank.team, blank.explorer, len(marco.seeds))
     nothing = [own._replace(mask=jnp.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
-    chunk_metrics(config, env.spec, blank.model, nothing)
+    chunk_metrics(config, env.spec, view, blank.model, nothing)
 
 
 def _rehearse(phase: Events) -> None:

@@ -33,6 +33,7 @@ from marco.environments.registry import defaults, full_name, make, refuse_code
 from marco.environments.settings import as_json
 from marco.learners.parallel import check_memory
 from marco.learners.presets import LearnerName
+from marco.model.description_file import GivenDescription, read_description
 from marco.runs.choices import Choices, RunPreset
 from marco.runs.config import Logged, Method, RunConfig, read_config
 from marco.runs.run import Run
@@ -86,6 +87,9 @@ class Train(WorkerOptions):
     """Test episodes of an evaluation, where it is not exact; 1,000 (20 in a host environment) by default."""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH ...")] = ()
     """MARCO: real episodes to start from: folders of earlier runs in the same environment, or files."""
+    describe: Path | None = None
+    """MARCO: a file (JSON or TOML) that says what the columns of state and observations mean; found out from
+    the samples where it says nothing, and the environment nothing either."""
     data_counts: bool = True
     """MARCO: whether the steps of --data count against the budget."""
     tensorboard: bool = False
@@ -119,6 +123,7 @@ def main(arguments: list[str]) -> None:
         world_settings=settings,
         preset=(options.preset or "default") if base is None else base.preset,
         logged=logged,
+        description=_description(options, base),
         tensorboard=options.tensorboard or (base is not None and base.tensorboard),
         workers=workers_of(options, None if base is None else base.workers),
     )
@@ -192,6 +197,12 @@ def _check_number(
         )
 
 
+def _description(options: Train, base: RunConfig | None) -> GivenDescription | None:
+    if options.describe is not None:
+        return read_description(options.describe)
+    return None if base is None else base.description
+
+
 def _test_episodes(options: Train, base: RunConfig | None, env: Environment | HostWorld) -> int:
     if options.episodes is not None:
         return options.episodes
@@ -221,7 +232,7 @@ def _check_options(options: Train, base: RunConfig | None) -> None:
         if options.evaluate_every is not None:
             raise ValueError("--evaluate-every is for --method model-free: MARCO is evaluated at its end.")
     if (options.method if base is None else base.method) == "model-free":
-        for name in ("data", "restarts"):
+        for name in ("data", "describe", "restarts"):
             if getattr(options, name):
                 raise ValueError(f"--{name} is for --method marco.")
 

@@ -267,6 +267,19 @@ def known_of(env: Environment | HostWorld) -> dict[Any, Any]:
     return dict(known) if isinstance(known, dict) else {}
 
 
+class Guessed(NamedTuple):
+    """What of an environment's spec was read off shapes alone: real data may describe it better."""
+
+    state: bool = False
+    observation: bool = False
+
+
+def guessed_of(env: Environment | HostWorld) -> Guessed:
+    """What of a spec is a guess. A spec that was written for the environment is none."""
+    guessed = getattr(env, "guessed", None)
+    return guessed if isinstance(guessed, Guessed) else Guessed()
+
+
 @dataclass(frozen=True)
 class ObservationFromState:
     """The observation function where the state shows what all agents observe: take it apart."""

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import ByMember, Environment, Transition
 from marco.model.components import Model, Noise
+from marco.model.description import Description
 from marco.model.uncertainty import BonusName, uncertainty
 from marco.sampling import draw_below
 from marco.types import NO_ACTION, Spec, split_observations
@@ -178,3 +179,44 @@ class DecentralisedEnvironment(ModelEnvironment):
         for index, (own, before, after) in enumerate(rows):
             total += own.uncertainty(bonus, before, actions[index : index + 1], after)
         return total
+
+
+class DescribedEnvironment(ModelEnvironment):
+    """A learned environment whose agents see raw columns, as in the true one; its state is described."""
+
+    inner: ModelEnvironment
+    description: Description = eqx.field(static=True)
+    team: Spec = eqx.field(static=True)
+
+    @property
+    def spec(self) -> Spec:
+        """The shape of the true environment, but for the described state."""
+        return self.team
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return self.inner.models
+
+    def by_member(self) -> ByMember | None:
+        inner = self.inner.by_member()
+        return inner and inner.within(self, lambda env: env.inner)
+
+    def initial(self, key: PRNGKeyArray) -> Any:
+        return self.inner.initial(key)
+
+    def transition(self, key: PRNGKeyArray, state: Any, actions: Int[Array, " N"]) -> Transition:
+        return self.inner.transition(key, state, actions)
+
+    def observe(self, state: Any) -> Float[Array, "N O"]:
+        return self.description.decode_observation(self.inner.observe(state))
+
+    def available(self, state: Any) -> Bool[Array, "N A"]:
+        return self.inner.available(state)
+
+    def central(self, state: Any) -> Float[Array, " S"]:
+        return self.inner.central(state)
+
+    def uncertainty(
+        self, bonus: BonusName, state: Any, actions: Int[Array, " N"], next_state: Any
+    ) -> Float[Array, ""]:
+        return self.inner.uncertainty(bonus, state, actions, next_state)

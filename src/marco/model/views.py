@@ -17,8 +17,10 @@ from jaxtyping import Array, Float
 
 from marco.environments.base import ObservationFromState
 from marco.model.components import Model
+from marco.model.description import Description
 from marco.model.environment import (
     DecentralisedEnvironment,
+    DescribedEnvironment,
     LearnedEnvironment,
     ModelEnvironment,
     ResampleMember,
@@ -146,6 +148,71 @@ class Decentralised(View):
     ) -> ModelEnvironment:
         own = tuple(LearnedEnvironment(model, resample_member) for model in models)
         return DecentralisedEnvironment(own, self.spec(true_spec))
+
+
+@dataclass(frozen=True)
+class Described(View):
+    """A view of an environment in described columns. Agents observe raw ones, as in the true environment."""
+
+    inner: View
+    description: Description
+
+    def spec(self, true_spec: Spec) -> Spec:
+        return replace(self.inner.spec(self.description.spec(true_spec)), agents=true_spec.agents)
+
+    def model_specs(self, true_spec: Spec) -> tuple[Spec, ...]:
+        return self.inner.model_specs(self.description.spec(true_spec))
+
+    def episodes(self, true_spec: Spec, episodes: Episode) -> tuple[Episode, ...]:
+        return self.inner.episodes(self.description.spec(true_spec), self.description.episodes(episodes))
+
+    def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
+        described = self.description.episodes(episodes)
+        state = self.inner.for_team(self.description.spec(true_spec), described).state
+        return episodes._replace(state=state)
+
+    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
+        described = self.description.timestep(timestep)
+        state = self.inner.timestep(self.description.spec(true_spec), described).state
+        return timestep._replace(state=state)
+
+    def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
+        return self.inner.known(
+            model_spec,
+            {name: _OfRaw(name, function, self.description) for name, function in given.items()},
+        )
+
+    def environment(
+        self, models: tuple[Model, ...], true_spec: Spec, resample_member: ResampleMember
+    ) -> ModelEnvironment:
+        own = self.inner.environment(models, self.description.spec(true_spec), resample_member)
+        return DescribedEnvironment(own, self.description, self.spec(true_spec))
+
+
+@dataclass(frozen=True)
+class _OfRaw:
+    """A known function of the raw state, as one of the described state."""
+
+    name: ComponentName
+    function: Any
+    description: Description
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's answer for described states, described itself if it is a state or observed."""
+        state = self.description.state
+        match self.name, arguments:
+            case "start", (key,):
+                return state.encode(self.function(key))
+            case "dynamics", (key, s, a):
+                return state.encode(self.function(key, state.decode(s), a))
+            case "observation", (key, s, previous):
+                seen = self.function(key, state.decode(s), previous)
+                return self.description.encode_observation(seen)
+            case "available", (s,):
+                return self.function(state.decode(s))
+            case _, (s, a, next_s):
+                return self.function(state.decode(s), a, state.decode(next_s))
+        raise TypeError(f"{self.name} is given {len(arguments)} arguments.")
 
 
 VIEWS: dict[ViewName, View] = {

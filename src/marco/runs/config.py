@@ -25,6 +25,7 @@ from marco.environments import settings
 from marco.learners.base import Learner
 from marco.learners.mappo import MAPPO
 from marco.learners.q_learning import QLearner
+from marco.model.description_file import GivenDescription, from_json, given_as_json
 from marco.simulators.config import Workers
 
 FORMAT = 2
@@ -78,6 +79,8 @@ class RunConfig:
     known: tuple[str, ...] = ()
     """Components of the model that were given as functions, in Python."""
     logged: Logged | None = None
+    description: GivenDescription | None = None
+    """What the user says of the environment's columns."""
     tensorboard: bool = False
     workers: Workers | None = None
     """Simulators side by side, of a host environment; a run may go on with others."""
@@ -187,6 +190,12 @@ def _converter() -> Any:
     converter.register_structure_hook(
         MarcoConfig | ModelFreeConfig,
         lambda value, _: converter.structure(value, MarcoConfig if "model" in value else ModelFreeConfig),
+    )
+    converter.register_unstructure_hook(
+        GivenDescription | None, lambda given: None if given is None else given_as_json(given)
+    )
+    converter.register_structure_hook(
+        GivenDescription | None, lambda value, _: None if value is None else from_json(value)
     )
     converter.register_structure_hook(
         str | None, lambda value, _: None if value is None else converter.structure(value, str)

@@ -19,5 +19,5 @@ def run_model_report(run: Run, seed: int) -> ModelReport:
     *_, phase = islice(phases(marco.config), marco.journal.latest)
     state, index = marco.restore(), run.config.seeds.index(seed)
     model, fits = jax.tree.map(lambda leaf: leaf[index], (state.model, state.fits))
-    data = marco.plan.gather(run.dataset.episodes(index, phase.samples), marco.config.samples)
+    data = marco.plan(phase.samples).gather(run.dataset.episodes(index, phase.samples), marco.config.samples)
     return report_environment(model, fits, data, run.env)

@@ -3,6 +3,7 @@
 config.json         all settings, the command and the versions
 data/               every real episode (see `marco.data.dataset`)
 checkpoint.npz      what had been learned at the end of the last phase
+description.json    what the environment's columns mean, where that was found out from data
 metrics.jsonl       one line per phase or evaluation; lists hold one value per seed
 policy/seed-S.npz   the team of each seed; `marco.load` reads it
 result.json         the value of the teams in the true environment
@@ -28,6 +29,7 @@ import jax
 import numpy as np
 
 from marco.algorithm.config import MarcoConfig
+from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
@@ -238,7 +240,17 @@ class Run:
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
         config = self.config
         if isinstance(config.algorithm, MarcoConfig):
-            return Marco(self.playing, config.algorithm, config.seeds, dataset, journal, self.known)
+            file = self.folder / "description.json" if dataset.folder is not None else None
+            descriptions = Descriptions(file, config.description)
+            return Marco(
+                self.playing,
+                config.algorithm,
+                config.seeds,
+                dataset,
+                journal,
+                self.known,
+                descriptions=descriptions,
+            )
         if config.workers is not None:
             raise ValueError("workers are for MARCO: a model-free run steps one simulator. Leave them out.")
         return ModelFree(self.env, config.algorithm, config.seeds, config.test_episodes)

@@ -29,7 +29,7 @@ from marco.environments.adapters.common import (
     parts_of,
     time_limit,
 )
-from marco.environments.base import Environment, Transition
+from marco.environments.base import Environment, Guessed, Transition
 from marco.types import ActionComponent, Agent, Categorical, Continuous, Feature, Spec, binary
 
 MASKS = ("get_avail_actions", "get_legal_moves")
@@ -86,6 +86,11 @@ class JaxMARLWorld(Environment):
     def spec(self) -> Spec:
         """The agents' own spaces; unequal ones are padded."""
         return _spec(self.env, self.features, self.horizon)
+
+    @property
+    def guessed(self) -> Guessed:
+        """Arrays have shapes and no meaning, unless `central_features` give one."""
+        return Guessed(state=self.read is None, observation=True)
 
     def initial(self, key: PRNGKeyArray) -> JaxMARLState:
         """JaxMARL's own `reset`."""

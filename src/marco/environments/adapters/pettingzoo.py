@@ -25,7 +25,7 @@ from marco.environments.adapters.pettingzoo_spec import (
     state_columns,
 )
 from marco.environments.adapters.team_reward import TeamReward
-from marco.environments.base import WorldError
+from marco.environments.base import Guessed, WorldError
 from marco.environments.user_code import noted
 from marco.types import NO_ACTION, Spec, TimeStep
 
@@ -51,6 +51,8 @@ class PettingZooWorld:
 
     optimum: float | None = None
     """The value of the best team is not known."""
+    guessed = Guessed(state=True, observation=True)
+    """A Box has a shape and no meaning; what other spaces say is kept."""
 
     def __init__(
         self,

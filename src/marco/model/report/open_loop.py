@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from marco.environments.base import Environment
 from marco.model.components import Model
+from marco.model.description import Description
 from marco.model.views import joint_observation_spec
 from marco.policies.base import Policy
 from marco.rollout import rollouts
@@ -27,12 +28,18 @@ class OpenLoopError(NamedTuple):
 
 
 def open_loop_error(
-    key: PRNGKeyArray, model: Model, env: Environment, policy: Policy, episodes: int, steps: int
+    key: PRNGKeyArray,
+    model: Model,
+    env: Environment,
+    policy: Policy,
+    episodes: int,
+    steps: int,
+    description: Description | None = None,
 ) -> OpenLoopError:
     """Play fresh true episodes, replay their actions in the model from the same starts, and compare.
 
     The model is sampled as a learner experiences it, with a member drawn per step. A joint-observation model
-    is compared with the true joint observation.
+    is compared with the true joint observation. A described model is compared in described columns.
     """
     places = [
         (feature.name, block)
@@ -50,7 +57,10 @@ def open_loop_error(
         )
     key_true, key_model = jax.random.split(key)
     played = rollouts(key_true, env, policy, episodes)
-    truth = _true_states(model.spec, env.spec, played.state, played.observation)
+    true = env.spec
+    if description is not None:
+        played, true = description.episodes(played), description.spec(true)
+    truth = _true_states(model.spec, true, played.state, played.observation)
     imagined = _imagined(key_model, model, truth[0], played.actions[:steps])
     alive = np.asarray(played.mask[:steps])
     gaps = np.asarray(imagined) - np.asarray(truth[1 : steps + 1])

@@ -16,7 +16,7 @@ from marco.model.report.verdict import verdict
 
 def report_table(report: ModelReport) -> Group:
     """A one-sentence verdict and all tables of a report, to be printed as one."""
-    shown: list[RenderableType] = [Text(verdict(report)), _components(report)]
+    shown: list[RenderableType] = [Text(verdict(report)), *map(Text, report.description), _components(report)]
     if any(part.categorical for part in report.components):
         shown.append(_categorical(report))
     if any(part.continuous for part in report.components):

@@ -8,8 +8,9 @@ from jaxtyping import Float
 
 from marco.environments.base import Environment, FiniteEnvironment
 from marco.model.components import Model
+from marco.model.description import in_words
 from marco.model.early_stopping import ComponentFit
-from marco.model.environment import LearnedEnvironment, ModelEnvironment
+from marco.model.environment import DescribedEnvironment, LearnedEnvironment, ModelEnvironment
 from marco.model.fit import Fits
 from marco.model.inputs import ComponentName
 from marco.model.report.component import ComponentReport, component_report, mean_or_none, visit_bins
@@ -57,6 +58,8 @@ class ModelReport(NamedTuple):
     components: tuple[ComponentReport, ...]
     exact: ExactReport | None
     open_loop: OpenLoopError | None
+    description: tuple[str, ...] = ()
+    """What the columns of the environment were found, or said, to mean; nothing where its spec says it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists and numbers, for JSON."""
@@ -72,17 +75,22 @@ def report_environment(
     `environment` and `fits` are those of `fit_model`, for one seed; `data` is what they were fitted to. Where
     there are several models, one per agent, the first agent's is evaluated.
     """
-    model = environment.models[0]
+    model, true_spec = environment.models[0], true_environment.spec
     continuous = model.spec.state_has_numbers
     pairs = None
     if isinstance(true_environment, FiniteEnvironment) and model.spec == true_environment.spec:
         pairs = None if continuous else reachable_pairs(true_environment)
-    loop = None
+    loop, description = None, None
+    if isinstance(environment, DescribedEnvironment):
+        environment, description = environment.inner, environment.description
     if isinstance(true_environment, Environment) and isinstance(environment, LearnedEnvironment):
         key, horizon = jax.random.key(1_000_000), true_environment.spec.horizon
         if continuous:
-            loop = open_loop_error(key, model, true_environment, RandomPolicy(), TEST_EPISODES, horizon)
-    return model_report(model, fits[0], data[0], pairs, loop)
+            loop = open_loop_error(
+                key, model, true_environment, RandomPolicy(), TEST_EPISODES, horizon, description
+            )
+    found = model_report(model, fits[0], data[0], pairs, loop)
+    return found if description is None else found._replace(description=in_words(description, true_spec))
 
 
 def model_report(
