@@ -80,10 +80,10 @@ def report_environment(
     pairs = None
     if isinstance(true_environment, FiniteEnvironment) and model.spec == true_environment.spec:
         pairs = None if continuous else reachable_pairs(true_environment)
-    loop, description = None, None
+    loop, description, played = None, None, environment
     if isinstance(environment, DescribedEnvironment):
-        environment, description = environment.inner, environment.description
-    if isinstance(true_environment, Environment) and isinstance(environment, LearnedEnvironment):
+        description, played = environment.description, environment.inner
+    if isinstance(true_environment, Environment) and isinstance(played, LearnedEnvironment):
         key, horizon = jax.random.key(1_000_000), true_environment.spec.horizon
         if continuous:
             loop = open_loop_error(
