@@ -87,7 +87,7 @@ def test_actors_of_a_ray_cluster_give_the_same_data_and_are_replaced_when_they_a
     for kind in ("kill-0", "raise-0", "hang-0"):
         (faults / kind).touch()
     try:
-        workers = Workers(2, ray="local", step_timeout=5.0)
+        workers = Workers(2, ray="local", step_timeout=5.0, attempts=6)
         with pytest.warns(WorldWarning, match="It is played again from its start") as told:
             dataset = collect(tmp_path / "ray", workers, faults=str(faults), log=str(tmp_path / "log"))
         assert chunks(tmp_path / "ray") == whole

@@ -65,7 +65,7 @@ class Simulators:
         self.world, self.config, self._recipe = world, config, recipe_of(world)
         self._idle: list[Worker] = []
         self._busy: set[Any] = set()
-        self._lock, self._stopped = Lock(), False
+        self._lock, self._stopped, self._ray = Lock(), False, None
 
     def __getattr__(self, name: str) -> Any:
         """What else the environment has: `optimum`, `expert`, `known`."""
@@ -102,6 +102,10 @@ class Simulators:
         the error is raised: real steps are not thrown away. The same if nobody wants to hear more.
         """
         self._stopped = False
+        if self.config.ray is not None:
+            from marco.simulators.on_ray import connect
+
+            self._ray = connect(self.config.ray)
         under_way: dict[Future[Any], Task] = {}
         failed: BaseException | None = None
         with ThreadPoolExecutor(self.config.count) as threads:
@@ -166,14 +170,14 @@ class Simulators:
             self._idle.append(worker)
 
     def _start(self) -> Worker:
-        config = self.config
-        if config.ray is not None:
+        timeout = self.config.step_timeout
+        if self._ray is not None:
             from marco.simulators.on_ray import RayWorker
 
-            return RayWorker(self.spec, self._recipe, config.step_timeout, config.ray)
+            return RayWorker(self.spec, self._recipe, timeout, self._ray)
         from marco.simulators.process import ProcessWorker
 
-        return ProcessWorker(self.spec, self._recipe, config.step_timeout)
+        return ProcessWorker(self.spec, self._recipe, timeout)
 
     def _stop(self) -> None:
         """End all processes at once: whoever waits for one gets an error, and plays nothing again."""
