@@ -112,7 +112,8 @@ def learn(
 
     Args:
         env: an environment, or its name (see `marco.make`).
-        samples: the budget of real steps; the preset's own if not given. Never one more is taken.
+        samples: the budget of real steps; the preset's own if not given. Never one more is taken, but for
+            what is played again with `workers` (see `Result.played_again`).
         seed: the seed of everything drawn at random.
         out: a folder for a run that survives a crash. The same call again goes on where it was.
         config: the settings, as `MarcoConfig.preset("paper", env.spec, lam=0.0)` gives them.

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.base import ByMember, Environment, HostWorld, check_shown
 from marco.environments.user_code import calling, noted, retraced
@@ -58,7 +58,7 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
     """Refuse a policy that was made for an environment of another shape, before anything is compiled."""
     needed = (spec.num_agents, spec.num_actions)
     try:
-        given = jax.eval_shape(lambda shown: policy(policy.start(), shown)[1], timestep).shape
+        given = _first_probabilities.eval_shape(policy, timestep).shape
     except (TypeError, ValueError) as error:  # what JAX raises where shapes do not go together
         raise ValueError(f"this policy does not fit {spec.name}, whose shape it was not made for.") from error
     if given != needed:
@@ -66,6 +66,11 @@ def check_fit(spec: Spec, policy: Policy, timestep: TimeStep) -> None:
             f"{spec.name} needs action probabilities of the shape {needed}, agents by actions, "
             f"but this policy gives {given}: it was made for another environment."
         )
+
+
+@jax.jit  # for its shape alone, which is then found once and not in every episode
+def _first_probabilities(policy: Policy, timestep: TimeStep) -> Float[Array, "N A"]:
+    return policy(policy.start(), timestep)[1]
 
 
 @partial(jax.jit, static_argnames="episodes")

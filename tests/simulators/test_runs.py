@@ -51,6 +51,11 @@ def test_the_command_keeps_the_workers_and_another_run_may_have_others(run, tmp_
     for words in ((), ("--workers", "2", "--attempts", "5"), ("--ray", "--workers", "4"), ("--workers", "0")):
         _, err, status = run("resume", folder, "--world", NAME, *words)
         assert status == 0, err
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"ray": null', '"ray": "10.0.0.1:6379"'))
+    _, err, status = run("resume", folder, "--world", NAME)  # a folder may be anyone's
+    assert status == 2
+    assert "name that (--ray 10.0.0.1:6379), trust it (--trust), or use none (--workers 0)" in err
     assert begun == [
         Workers(3, step_timeout=2.5),
         Workers(3, step_timeout=2.5),
@@ -87,7 +92,7 @@ def test_actors_of_a_ray_cluster_give_the_same_data_and_are_replaced_when_they_a
     for kind in ("kill-0", "raise-0", "hang-0"):
         (faults / kind).touch()
     try:
-        workers = Workers(2, ray="local", step_timeout=5.0)
+        workers = Workers(2, ray="local", step_timeout=5.0, attempts=6)
         with pytest.warns(WorldWarning, match="It is played again from its start") as told:
             dataset = collect(tmp_path / "ray", workers, faults=str(faults), log=str(tmp_path / "log"))
         assert chunks(tmp_path / "ray") == whole

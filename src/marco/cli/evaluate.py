@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
         check_episodes("--episodes", options.episodes)
     keep_compiled()
     run = Run.open(options.run_folder, options.world, options.trust)
-    run = replace(run, config=replace(run.config, workers=workers_of(options, run.config.workers)))
+    workers = workers_of(options, run.config.workers, options.trust)
+    run = replace(run, config=replace(run.config, workers=workers))
     files = {seed: run.folder / "policy" / f"seed-{seed}.npz" for seed in run.config.seeds}
     found = {seed: file for seed, file in files.items() if file.exists()}
     if not found:

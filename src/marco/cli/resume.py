@@ -26,7 +26,8 @@ def main(arguments: list[str]) -> None:
     """Go on to the end."""
     options = parse(Resume, with_address(arguments), "marco resume")
     run = Run.open(options.run_folder, options.world, options.trust)
-    run = replace(run, config=replace(run.config, workers=workers_of(options, run.config.workers)))
+    workers = workers_of(options, run.config.workers, options.trust)
+    run = replace(run, config=replace(run.config, workers=workers))
     if run.config.method != "marco":
         raise ValueError(f"{run.folder} is no run of MARCO: only these can be resumed.")
     keep_compiled()

@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> None:
         logged=logged,
         description=_description(options, base),
         tensorboard=options.tensorboard or (base is not None and base.tensorboard),
-        workers=workers_of(options, None if base is None else base.workers),
+        workers=workers_of(options, None if base is None else base.workers, options.trust),
     )
     out = (
         options.out or Path("runs") / f"{env.spec.name}-{config.method}{'' if each_alone else f'-{seeds[0]}'}"

@@ -32,8 +32,11 @@ def with_address(arguments: list[str]) -> list[str]:
     return words
 
 
-def workers_of(options: WorkerOptions, before: Workers | None = None) -> Workers | None:
-    """The workers that the options ask for; what they leave open is as `before`."""
+def workers_of(options: WorkerOptions, before: Workers | None, trust: bool) -> Workers | None:
+    """The workers that the options ask for; what they leave open is as `before`, which a file says.
+
+    A file may be anyone's: to its cluster, which would run code, nobody is connected who does not say so.
+    """
     asked = {
         "count": options.workers,
         "ray": options.ray,
@@ -43,6 +46,11 @@ def workers_of(options: WorkerOptions, before: Workers | None = None) -> Workers
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if options.workers == 0 or (before is None and not given):
         return None
+    if before is not None and before.ray is not None and options.ray is None and not trust:
+        raise ValueError(
+            f"its workers are on a Ray cluster ({before.ray!r}): name that (--ray {before.ray}), trust it "
+            "(--trust), or use none (--workers 0). Nothing was connected."
+        )
     if before is None and options.workers is None:
         name = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{name} is for workers: say how many, as in --workers 8.")

@@ -112,10 +112,12 @@ class Run:
         return self.command("resume")
 
     def command(self, name: str) -> str:
-        """A command for this run, as one can copy it; a world that is code is named again."""
+        """A command for this run, as one can copy it; what would run code is named again."""
         world = self.config.world
         named = ["--world", world] if world is not None and runs_code(world) else []
-        return shlex.join(["marco", name, str(self.folder), *named])
+        workers = self.config.workers if name in ("resume", "evaluate") else None
+        cluster = [] if workers is None or workers.ray is None else ["--ray", workers.ray]
+        return shlex.join(["marco", name, str(self.folder), *named, *cluster])
 
     @cached_property
     def dataset(self) -> Dataset:

@@ -1,5 +1,6 @@
 """A simulator as an actor of a Ray cluster."""
 
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -20,20 +21,24 @@ from marco.types import Spec, TimeStep
 
 
 def connect(address: str) -> Any:
-    """Ray, connected to a cluster; auto: to the one that is found, or to one that is started here."""
+    """Ray, connected to a cluster; auto: to the one that is found, or to one that is started here.
+
+    For the main thread: Ray sees to signals.
+    """
     ray = require("ray", "ray")
     if not ray.is_initialized():
         found = None if address == "auto" else address
-        ray.init(address=found, log_to_driver=True, logging_level="warning")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")  # and exec, at once
+            ray.init(address=found, logging_level="error")
     return ray
 
 
 class RayWorker:
     """A `Worker` that is an actor. Ray finds a place for it, and restarts nothing: that is the driver's."""
 
-    def __init__(self, spec: Spec, recipe: Recipe, step_timeout: float | None, address: str) -> None:
-        self.spec, self._timeout = spec, step_timeout
-        self._ray = connect(address)
+    def __init__(self, spec: Spec, recipe: Recipe, step_timeout: float | None, ray: Any) -> None:
+        self.spec, self._timeout, self._ray = spec, step_timeout, ray
         # Of processors an actor needs none by Ray's count: a simulator may sleep, or be elsewhere itself.
         actor = self._ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD")(Simulator)
         self._actor = actor.remote()

@@ -65,7 +65,7 @@ class Simulators:
         self.world, self.config, self._recipe = world, config, recipe_of(world)
         self._idle: list[Worker] = []
         self._busy: set[Any] = set()
-        self._lock, self._stopped = Lock(), False
+        self._lock, self._stopped, self._ray = Lock(), False, None
 
     def __getattr__(self, name: str) -> Any:
         """What else the environment has: `optimum`, `expert`, `known`."""
@@ -102,6 +102,7 @@ class Simulators:
         the error is raised: real steps are not thrown away. The same if nobody wants to hear more.
         """
         self._stopped = False
+        self._connect()
         under_way: dict[Future[Any], Task] = {}
         failed: BaseException | None = None
         with ThreadPoolExecutor(self.config.count) as threads:
@@ -114,13 +115,17 @@ class Simulators:
                     if not under_way:
                         break
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        under_way.pop(future).over()
-                        failed = failed or future.exception()
-                        if future.exception() is None:
+                        task, error = under_way.pop(future), future.exception()
+                        if _is_ours(error):
+                            future.result()
+                        task.over()
+                        failed = failed or error
+                        if error is None:
                             yield future.result()
             except GeneratorExit:
                 for future in wait(under_way).done:
-                    under_way[future].over()
+                    if not _is_ours(future.exception()):
+                        under_way[future].over()
                 raise
             except BaseException:
                 self._stop()
@@ -128,19 +133,26 @@ class Simulators:
         if failed is not None:
             raise failed
 
+    def _connect(self) -> None:
+        """Find the Ray cluster, if there is to be one; once, and not in every thread."""
+        if self.config.ray is not None:
+            from marco.simulators.on_ray import connect
+
+            self._ray = connect(self.config.ray)
+
     def _played(self, task: Task) -> Any:
         """What a task gives; simulators that fail in it are replaced, until there were too many."""
-        for attempt in range(1, self.config.attempts + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 with self._taken() as worker:
                     return task.play(worker)
             except BaseException as error:
-                # An error that is not the environment's is ours, or the disk's: no other simulator helps.
-                if self._stopped or attempt == self.config.attempts or not is_noted(error):
+                if self._stopped or attempt == self.config.attempts or _is_ours(error):
                     raise
                 self._warn(task, error, attempt)
                 task.again()
-        raise AssertionError
 
     @contextmanager
     def _taken(self) -> Iterator[Worker]:
@@ -166,14 +178,14 @@ class Simulators:
             self._idle.append(worker)
 
     def _start(self) -> Worker:
-        config = self.config
-        if config.ray is not None:
+        timeout = self.config.step_timeout
+        if self._ray is not None:
             from marco.simulators.on_ray import RayWorker
 
-            return RayWorker(self.spec, self._recipe, config.step_timeout, config.ray)
+            return RayWorker(self.spec, self._recipe, timeout, self._ray)
         from marco.simulators.process import ProcessWorker
 
-        return ProcessWorker(self.spec, self._recipe, config.step_timeout)
+        return ProcessWorker(self.spec, self._recipe, timeout)
 
     def _stop(self) -> None:
         """End all processes at once: whoever waits for one gets an error, and plays nothing again."""
@@ -192,3 +204,8 @@ class Simulators:
             WorldWarning,
             stacklevel=2,
         )
+
+
+def _is_ours(error: BaseException | None) -> bool:
+    """Whether it is no error of the environment, but MARCO's or the disk's: no other simulator helps."""
+    return error is not None and not is_noted(error)
