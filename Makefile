@@ -24,7 +24,7 @@ test-all: lint types
 ## Runs killed a hundred times at random moments, where the tests do it twice; their files damaged in 1,200 ways;
 ## 100,000 real steps in one process.
 crash: $(VENV)/dev
-	MARCO_CRASH=1 $(BIN)/pytest -s tests/runs/test_crash.py tests/runs/test_damage.py
+	MARCO_CRASH=1 $(BIN)/pytest -s tests/runs/test_crash.py tests/runs/test_damage.py tests/sweeps/test_sweep.py
 
 lint-and-types: lint types
 

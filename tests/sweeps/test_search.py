@@ -70,7 +70,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, method):
     whole = search(method, "whole")
     with pytest.raises(KeyboardInterrupt):
         search(method, "stopped", stops_after=9)
-    ran, _, said, rows = search(method, "stopped")
+    ran, _, _, rows = search(method, "stopped")
     assert len(ran) == len(whole[0]) - 9
     assert [(row.settings, row.seed, row.value) for row in rows] == [
         (row.settings, row.seed, row.value) for row in whole[3]

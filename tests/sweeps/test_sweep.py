@@ -177,8 +177,6 @@ RAY = "MARCO_CRASH" in os.environ
 @pytest.mark.skipif(not RAY, reason="a minute: make crash")
 def test_a_sweep_on_ray(maker, run, tmp_path):
     pytest.importorskip("ray")
-    shown, err, status = run(
-        "sweep", maker(1).file.path, "--out", tmp_path / "out", "--workers", "2", "--ray"
-    )
+    _, err, status = run("sweep", maker(1).file.path, "--out", tmp_path / "out", "--workers", "2", "--ray")
     assert status == 0, err
     assert len(parse_table((tmp_path / "out" / "table.csv").read_text(), "table")) == 4
