@@ -41,7 +41,7 @@ def test_worlds_variants_and_grid_make_cells_in_order(tmp_path):
     assert last.config.world_settings == {"agents": 4}
     assert last.config.algorithm.model.dynamics.hidden == (8, 8)
     assert last.varied == {"variant": "chance", "env.agents": 4, "collector": "random", "lam": 2.0}
-    assert cells[0].varied == {"variant": "ours", "env.agents": "", "collector": "explorer", "lam": 0.0}
+    assert cells[0].varied == {"variant": "ours", "env.agents": 3, "collector": "explorer", "lam": 0.0}
     assert type(cells[0].config.algorithm.lam) is float
 
 

@@ -30,7 +30,7 @@ def search(tmp_path):
     def begin(method, out="out", **options):
         (tmp_path / "study.toml").write_text(TEXT.format(method=method))
         maker, said = Maker(read_sweep(tmp_path / "study.toml")), []
-        engine = Pretended(lambda config: -abs(config.algorithm.lam - 3.0), **options)
+        engine = Pretended(value=lambda config: -abs(config.algorithm.lam - 3.0), **options)
         failures = run_search(maker, tmp_path / out, lambda: engine, said.append)
         rows = parse_table((tmp_path / out / "table.csv").read_text(), "")
         return engine.ran, failures, said, rows
