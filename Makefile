@@ -24,7 +24,8 @@ test-all: lint types
 ## Runs killed a hundred times at random moments, where the tests do it twice; their files damaged in 1,200 ways;
 ## 100,000 real steps in one process; 50 simulators and 20 drivers killed.
 crash: $(VENV)/dev
-	MARCO_CRASH=1 $(BIN)/pytest -s tests/runs/test_crash.py tests/runs/test_damage.py tests/runs/test_worker_crash.py
+	MARCO_CRASH=1 $(BIN)/pytest -s tests/runs/test_crash.py tests/runs/test_damage.py \
+		tests/runs/test_worker_crash.py tests/sweeps/test_sweep.py
 
 lint-and-types: lint types
 

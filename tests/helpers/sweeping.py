@@ -1,8 +1,11 @@
 """A sweep without its runs: what a run would reach is given by a formula."""
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from marco.jobs.engine import Engine
 from marco.jobs.events import Event
 from marco.runs.run import Run
 
@@ -20,13 +23,15 @@ samples = [60, 120]
 """Runs of seconds."""
 
 
-class Pretended:
+@dataclass(frozen=True)
+class Pretended(Engine):
     """An engine whose runs take no time, and reach what `value(config)` says."""
 
-    workers, gpu = 2, False
-
-    def __init__(self, value, fails=(), stops_after=None):
-        self.value, self.fails, self.stops_after, self.ran = value, fails, stops_after, []
+    workers: int = 2
+    value: Callable[..., float] = float
+    fails: Sequence[str] = ()
+    stops_after: int | None = None
+    ran: list[str] = field(default_factory=list)
 
     def work(self, function, shared, next_task):
         while (task := next_task()) is not None:

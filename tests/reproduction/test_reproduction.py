@@ -266,6 +266,16 @@ def test_a_study_runs_draws_and_goes_on(run_marco, tmp_path):
     assert (tmp_path / "found.md").read_text() == text
 
 
+def test_cells_side_by_side_are_as_one_after_the_other(run_marco, tmp_path):
+    only = ["--no-draw", "--only", "tabular-recycling-random", "tabular-recycling-rmax-1"]
+    shown = run_marco(*QUICKLY, *only, "--out", str(tmp_path / "two"), "--jobs", "2")
+    assert "tabular-recycling-random: done" in shown
+    run_marco(*QUICKLY, *only, "--out", str(tmp_path / "one"))
+    for name in only[2:]:
+        one, two = (read(tmp_path / out / "cells" / f"{name}.csv").rows for out in ("one", "two"))
+        assert one == two
+
+
 def test_a_run_that_was_stopped_before_it_was_measured_is_measured(tmp_path, monkeypatch):
     """Killed between the checkpoint of a phase and its rows, and run again at the end: no row twice."""
     cell = cell_named("bridge-paper")

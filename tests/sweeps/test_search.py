@@ -30,7 +30,7 @@ def search(tmp_path):
     def begin(method, out="out", **options):
         (tmp_path / "study.toml").write_text(TEXT.format(method=method))
         maker, said = Maker(read_sweep(tmp_path / "study.toml")), []
-        engine = Pretended(lambda config: -abs(config.algorithm.lam - 3.0), **options)
+        engine = Pretended(value=lambda config: -abs(config.algorithm.lam - 3.0), **options)
         failures = run_search(maker, tmp_path / out, lambda: engine, said.append)
         rows = parse_table((tmp_path / out / "table.csv").read_text(), "")
         return engine.ran, failures, said, rows
@@ -70,7 +70,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, method):
     whole = search(method, "whole")
     with pytest.raises(KeyboardInterrupt):
         search(method, "stopped", stops_after=9)
-    ran, _, said, rows = search(method, "stopped")
+    ran, _, _, rows = search(method, "stopped")
     assert len(ran) == len(whole[0]) - 9
     assert [(row.settings, row.seed, row.value) for row in rows] == [
         (row.settings, row.seed, row.value) for row in whole[3]

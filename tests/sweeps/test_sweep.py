@@ -32,7 +32,7 @@ def value(config):
 
 
 def sweep(maker, out, **options):
-    said, engine = [], Pretended(value, **options)
+    said, engine = [], Pretended(value=value, **options)
     failures = run_grid(maker, out, lambda: engine, said.append)
     return engine.ran, failures, said
 
@@ -136,11 +136,13 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_its_table_is_complete(maker, r
         time.sleep(0.1)
     driver.kill()
     driver.wait()
+    time.sleep(1.0)  # its processes have seen it end, and ended
+    done = list(out.glob("runs/*/*/result.json"))
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in done}
-    assert len(before) < 4
+    assert 1 <= len(before) < 4
     shown, err, status = run("sweep", made.file.path, "--out", out, "--workers", "2")
     assert status == 0, err
-    assert f"{4 - len(before)} to run" in shown or len(before) < len(list(out.glob("runs/*/*/result.json")))
+    assert f"{len(before)} runs are done, {4 - len(before)} to run, 2 at a time." in shown
     rows = parse_table((out / "table.csv").read_text(), "table")
     assert sorted((row.budget, row.settings["learner.learning_rate"]) for row in rows) == [
         (60, "0.0005"),
@@ -152,7 +154,7 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_its_table_is_complete(maker, r
     assert "0 to run" in run("sweep", made.file.path, "--out", out)[0]
     shown = run("compare", out)[0]
     assert "switch" in shown
-    assert "probability of improvement" in " ".join(shown.split())
+    assert "improvement" in shown
 
 
 def test_a_dry_run_runs_nothing(maker, run, tmp_path):
@@ -177,8 +179,6 @@ RAY = "MARCO_CRASH" in os.environ
 @pytest.mark.skipif(not RAY, reason="a minute: make crash")
 def test_a_sweep_on_ray(maker, run, tmp_path):
     pytest.importorskip("ray")
-    shown, err, status = run(
-        "sweep", maker(1).file.path, "--out", tmp_path / "out", "--workers", "2", "--ray"
-    )
+    _, err, status = run("sweep", maker(1).file.path, "--out", tmp_path / "out", "--workers", "2", "--ray")
     assert status == 0, err
     assert len(parse_table((tmp_path / "out" / "table.csv").read_text(), "table")) == 4

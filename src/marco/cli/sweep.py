@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> None:
     file = read_sweep(given.file)
     if file.search:
         require("optuna", "search")
+    # Ray forks, which a process that has imported JAX should not: it comes first.
+    early = start_engine(given.workers, given.ray) if given.ray and not given.dry_run else None
     import jax
 
     from marco.sweeps.cells import Maker
@@ -60,7 +62,7 @@ def main(arguments: list[str]) -> None:
     out = given.out or Path("sweeps") / given.file.stem
     run = run_search if file.search else run_grid
     try:
-        failures = run(maker, out, lambda: start_engine(given.workers, given.ray), say, given.dry_run)
+        failures = run(maker, out, lambda: early or start_engine(given.workers, None), say, given.dry_run)
     except KeyboardInterrupt:
         say("Stopped. Nothing is lost: the same command goes on.")
         sys.exit(130)

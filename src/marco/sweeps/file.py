@@ -40,8 +40,8 @@ class World:
 class Range:
     """Numbers from `low` to `high`, both included; whole ones if both are whole."""
 
-    low: float
-    high: float
+    low: float | int
+    high: float | int
     log: bool = False
 
 
