@@ -156,7 +156,7 @@ def test_the_table_says_what_was_found(toy: Suite, counted: list[str]) -> None:
 
 
 def test_the_interquartile_mean_over_worlds_worked_by_hand() -> None:
-    """Of 0 to 7, four seeds in each of two worlds, the middle half is 2 to 5. A fifth seed of one is left out."""
+    """Of 0 to 7, four seeds in each of two worlds, the middle half is 2 to 5; a fifth seed is left out."""
     found = iqm_over([np.array([0.0, 2.0, 4.0, 6.0, 99.0]), np.array([1.0, 3.0, 5.0, 7.0])])
     assert found.estimate == 3.5
     assert 0.0 < found.low < 3.5 < found.high < 7.0

@@ -32,7 +32,7 @@ def mean_and_iqm(values: Float[np.ndarray, " seeds"]) -> tuple[Interval, Interva
     return mean, iqm
 
 
-def iqm_over(worlds: Sequence[Float[np.ndarray, " seeds"]]) -> Interval:
+def iqm_over(worlds: Sequence[Float[np.ndarray, " _"]]) -> Interval:
     """The interquartile mean of the scores in several environments, resampling seeds within each of them.
 
     All count the same: where one has more seeds than others, its first ones are taken.
