@@ -30,6 +30,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     monkeypatch.setattr("marco.cli.train.follow", lambda run: None)
     (tmp_path / "my_env.py").write_text(CODE)
+    short = {"state": [{"feature": "all", "columns": [0, 1]}]}
+    (tmp_path / "short.json").write_text(json.dumps(short))
     return tmp_path
 
 
@@ -40,6 +42,10 @@ def place(tmp_path, monkeypatch):
         ("switch --method model-free --seeds 1000000000", "1,000,000,000 seeds need about"),
         ("my_env.py:host --seeds 1000000", "--seeds 1000000: each seed of simple_spread_v3 is a process of"),
         ("my_env.py:host --seeds 2 --samples 3", "samples=3 is too few for simple_spread_v3"),
+        ("switch --describe none.json", "the description none.json cannot be read: No such file"),
+        ("switch --describe short.json", "does not fit its 7 columns: column 2 is not described"),
+        ("switch --describe my_env.py", "the description my_env.py is no JSON"),
+        ("switch --method model-free --describe short.json", "--describe is for --method marco."),
         ("switch --seed -1", "--seed must be a whole number from 0"),
         ("switch --seed 4294967296", "--seed must be a whole number from 0 to 4294967295"),
         ("reference --episodes 1", "--episodes must be at least 2, got 1."),

@@ -22,6 +22,16 @@ def test_worlds_lists_sizes_and_optima(run):
         assert form in out
 
 
+def test_worlds_describes_an_environment_column_by_column(run):
+    out, _, status = run("worlds", "reference", "--env.horizon", "9")
+    assert status == 0
+    assert "reference: 2 agents, up to 9 steps" in out
+    assert "agent agent 0: 50 actions: move (5) x message (10)" in out
+    assert "partner's goal" in out
+    assert "3 classes" in out
+    assert "read off shapes" not in out  # it says itself what its columns are
+
+
 def test_worlds_help_and_version_import_neither_jax_nor_numpy():
     """So they answer at once."""
     import subprocess

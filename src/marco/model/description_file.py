@@ -80,9 +80,9 @@ def read_description(path: Path) -> GivenDescription:
 
 def _plain(part: Part) -> dict[str, Any]:
     shown = {field.name: getattr(part, field.name) for field in fields(part)}
-    if len(part.columns) == 1:
-        shown["values"] = [value for (value,) in part.values]
-    return {name: value for name, value in shown.items() if value or name == "feature"}
+    values = [row[0] if len(row) == 1 else list(row) for row in part.values]
+    listed = {name: list(value) for name, value in shown.items() if isinstance(value, tuple)}
+    return {name: value for name, value in (shown | listed | {"values": values}).items() if value}
 
 
 def _parts(where: str, given: Any) -> tuple[Part, ...]:
