@@ -224,7 +224,7 @@ def _networks(spec: Spec, name: ComponentName, members: int, training: FitConfig
     columns = len(Inputs(spec, distances=True, relations=True).numeric(name))
     layout = layouts(spec, continuous_reward=False)[name]
     many = columns > MANY_INPUTS
-    size, training = 128 if many else 64, replace(training, sparsity=0.2 if many else 0.0)
+    size, training = 128 if many else 64, replace(training, sparsity=0.1 if many else 0.0)
     weights = layout.num_slots * (columns + layout.num_categorical * layout.num_classes) * size
     if weights > MOST_CHAINED:
         return PredictorConfig("factored", (256, 256), members, training)

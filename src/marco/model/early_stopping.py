@@ -75,8 +75,7 @@ def fit_ensemble(
     seen = _seen(rows, layout)
     targets = rows.targets._replace(values=values.normalise(rows.targets.values))
     scaled = rows._replace(x=inputs.normalise(rows.x), targets=targets)
-    inputs_vary = _varies(rows.x, rows.number)
-    training = _Training(scaled, seen, values.scale > 0.0, inputs_vary, predictor, layout, config)
+    training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, config)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
     component = Component(members, inputs, values, seen, _bounds(targets.values, rows.number), layout)
     return component, report._replace(epochs=report.epochs.max(), steps=report.steps.max())
@@ -174,7 +173,6 @@ class _Training:
     rows: Examples
     seen: Array
     varies: Array
-    inputs_vary: Array
     predictor: PredictorConfig
     layout: Layout
     config: FitConfig
@@ -261,7 +259,7 @@ class _Training:
         return train, held
 
     def _train(self, key: PRNGKeyArray, train: _Subset, progress: _Progress) -> _Progress:
-        batch = self.config.batch_size
+        batch, inputs_vary = self.config.batch_size, _varies(self.rows.x, self.rows.number)
         steps = jnp.maximum(-(-train.number // batch), self.config.min_steps_per_epoch)
 
         def one_step(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -272,7 +270,7 @@ class _Training:
             network = optax.apply_updates(network, change)
             if self._sparse:
                 by = self.config.sparsity * self.config.learning_rate
-                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), self.inputs_vary)
+                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), inputs_vary)
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))
