@@ -14,6 +14,7 @@ from marco.model.components import Bounds, Component, Scaling
 from marco.model.config import FitConfig, PredictorConfig
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, create_predictor
+from marco.model.relations import Habits
 from marco.sampling import draw_below
 
 TELLING = 0.01
@@ -67,6 +68,11 @@ def fit_ensemble(
     config: FitConfig,
 ) -> tuple[Component, ComponentFit]:
     """Train an ensemble. The program depends on the padded size alone: new data recompile nothing."""
+    habits = None
+    if layout.num_actions:
+        habits = Habits.of(layout, rows.x, rows.targets.classes, rows.number)
+        rows = rows._replace(x=habits.widen(layout, rows.x))
+        numeric += (False,) * (rows.x.shape[-1] - len(numeric))
     inputs = _scaling(rows.x, rows.number, jnp.asarray(numeric))
     # An input that never varied may vary later, and must then make a difference.
     inputs = Scaling(inputs.shift, jnp.where(inputs.scale > 0.0, inputs.scale, 1.0))
@@ -77,7 +83,8 @@ def fit_ensemble(
     scaled = rows._replace(x=inputs.normalise(rows.x), targets=targets)
     training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, config)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
-    component = Component(members, inputs, values, seen, _bounds(targets.values, rows.number), layout)
+    bounds = _bounds(targets.values, rows.number)
+    component = Component(members, inputs, values, seen, bounds, layout, habits)
     return component, report._replace(epochs=report.epochs.max(), steps=report.steps.max())
 
 

@@ -49,6 +49,8 @@ class Layout:
     features: tuple[Feature, ...]
     changes: bool = False
     """Whether the inputs begin with the same features as they were before."""
+    num_actions: int = 0
+    """How many of the last inputs are actions, by which the next classes are guessed; 0 for no guess."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
