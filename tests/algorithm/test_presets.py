@@ -54,7 +54,7 @@ def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
 
 
-def test_many_inputs_get_wider_networks_that_are_sparse_at_first():
+def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
     """19 inputs of the dynamics of switch, 101 of those of reference, 89 of the reward of bridge."""
     switch, bridge, reference = (MarcoConfig.preset("default", s).model for s in (SWITCH, BRIDGE, REFERENCE))
     assert [m.dynamics.hidden[0] for m in (switch, bridge, reference)] == [64, 64, 128]
