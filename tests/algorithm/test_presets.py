@@ -49,15 +49,31 @@ def test_a_learner_chosen_by_name_is_that_of_all_teams(learner, tenths):
 def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get_patience():
     switch, reference = (MarcoConfig.preset("default", spec) for spec in (SWITCH, REFERENCE))
     assert (len(switch.restarts), switch.bonus) == (4, "standard-deviation")
-    assert switch.model.reward.training.patience == switch.model.termination.training.patience == 20
+    for model in (switch.model, reference.model):
+        assert model.reward.training.patience == model.termination.training.patience == 20
+        assert model.training.patience == 5
     assert (len(reference.restarts), reference.bonus) == (1, "variance")
-    assert reference.model.reward.training is None
     assert isinstance(reference.team, MAPPO)
     for learner in (switch.team, *switch.restarts, switch.explorer, reference.team, reference.explorer):
         assert learner.units == "scaled"
     assert switch.scales_bonus
     assert (switch.samples, switch.chunk) == (2_000, 500)
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
+
+
+def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
+    """19 inputs of the dynamics of switch, 101 of those of reference, 89 of the reward of bridge."""
+    switch, bridge, reference = (MarcoConfig.preset("default", s).model for s in (SWITCH, BRIDGE, REFERENCE))
+    assert [m.dynamics.hidden[0] for m in (switch, bridge, reference)] == [64, 64, 128]
+    assert [m.reward.hidden[0] for m in (switch, bridge, reference)] == [64, 64, 128]
+    assert [m.training.sparsity for m in (switch, bridge, reference)] == [0.0, 0.0, 0.1]
+    assert [m.reward.training.sparsity for m in (switch, bridge, reference)] == [0.0, 0.0, 0.1]
+    for model in (switch, bridge, reference):
+        assert (model.distances, model.relations, model.changes) == (True, True, True)
+        assert model.dynamics.kind == model.observation.kind == "chain"
+    paper = MarcoConfig.preset("paper", SWITCH).model
+    assert (paper.distances, paper.relations, paper.changes) == (False, False, False)
+    assert paper.training.sparsity == 0.0
 
 
 def test_what_a_preset_derives_follows_the_changes():

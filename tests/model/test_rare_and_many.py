@@ -21,23 +21,23 @@ from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, b
 
 
 def test_a_prize_won_eight_times_is_learned_among_rewards_of_very_many_values():
-    """Twenty prices, paid all the time, and a prize of 5 for three things at once: numbers, not classes."""
+    """Twenty prices, paid all the time, and eight prizes of 1 in 10,000 steps: numbers, not classes."""
     rng, steps = np.random.default_rng(3), 10_000
-    price = rng.integers(0, 20, steps)
-    x = np.concatenate([np.eye(20)[price], rng.random((steps, 3)) < 0.093], axis=-1).astype(np.float32)
-    won = x[:, 20:].sum(-1) == 3
-    assert won.sum() == 8
-    rewards = (price / 20 + 5.0 * won).astype(np.float32)
+    price, won = rng.integers(0, 20, steps), np.zeros(steps, bool)
+    won[rng.choice(steps, 8, replace=False)] = True
+    columns = [np.eye(20)[price], won[:, None], rng.random((steps, 3)) < 0.3]
+    x = np.concatenate(columns, axis=-1).astype(np.float32)
+    rewards = (price / 20 + won).astype(np.float32)
     assert len(np.unique(rewards)) > REWARD_VALUES
     assert reward_values(rewards).size == 0
     targets = Targets(jnp.zeros((steps, 0), jnp.int32), jnp.asarray(rewards[:, None]))
     rows = Examples(jnp.asarray(x), targets, jnp.arange(steps), jnp.int32(steps))
     reward, layout = default_model(Switch().spec).reward, Layout((Continuous("reward"),))
-    component, _ = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 23, reward, reward.training)
+    component, _ = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 24, reward, reward.training)
     said = jax.vmap(lambda x: component.predict(x, jnp.zeros(0, jnp.int32)).mean)(rows.x)
     expected = np.asarray(component.values.denormalise(said)).mean(axis=1)[:, 0]
-    assert np.median(expected[won]) > 4.0
-    assert np.abs(expected - rewards)[~won].mean() < 0.05
+    assert np.median((expected - price / 20)[won]) > 0.8
+    assert np.abs(expected - rewards)[~won].mean() < 0.01
 
 
 def lamps(count):
@@ -59,7 +59,9 @@ def test_a_state_of_five_hundred_columns_has_one_network_for_all_and_is_learned(
     training = FitConfig(learning_rate=1e-2, max_epochs=40)
     component, _ = fit_ensemble(jax.random.key(0), examples, layout, (False,) * 502, predictor, training)
     said = jax.vmap(component.predict)(x[:50], targets.classes[:50]).log_probability
-    assert (np.asarray(said[:, 0]).argmax(-1) == np.asarray(targets.classes[:50])).mean() > 0.99
+    assert (
+        np.asarray(said[:, 0]).argmax(-1) == np.asarray(targets.classes[:50])
+    ).mean() > 0.95  # to say that each stays as it is, or that all are dark, is 0.75
 
 
 def test_what_never_varies_is_not_trained():

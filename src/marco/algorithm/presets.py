@@ -206,7 +206,7 @@ def paper_model(spec: Spec) -> ModelConfig:
 
 
 MANY_INPUTS = 100
-"""Columns beyond which networks are wider and sparse."""
+"""Columns beyond which networks are sparse at first."""
 
 MOST_CHAINED = 2_000_000
 """Weights of the input layers of a chain: they grow with the square of the features."""
@@ -216,32 +216,34 @@ def default_model(spec: Spec) -> ModelConfig:
     """Small networks, one per feature; everything that can be uncertain is an ensemble.
 
     On `bridge` a reward may be earned 8 times in 7,000 steps: to learn it, five epochs without a gain of
-    0.001 nats per row are too few.
+    0.001 nats per row are too few. Many inputs get sparse networks, which find those of use.
     """
-    patient = FitConfig(patience=20, min_delta=1e-4)
+    inputs = Inputs(spec, distances=True, relations=True)
+    before, after = (
+        0.1 if len(inputs.numeric(name)) > MANY_INPUTS else 0.0 for name in ("dynamics", "reward")
+    )
+    patient = FitConfig(patience=20, min_delta=1e-4, sparsity=after)
     return ModelConfig(
-        dynamics=_networks(spec, "dynamics", 5, FitConfig()),
-        reward=_networks(spec, "reward", 5, patient),
-        observation=_networks(spec, "observation", 1, FitConfig()),
-        termination=_networks(spec, "termination", 5, patient),
+        dynamics=_networks(inputs, "dynamics", 5),
+        reward=replace(_networks(inputs, "reward", 5), training=patient),
+        observation=_networks(inputs, "observation", 1),
+        termination=replace(_networks(inputs, "termination", 5), training=patient),
         available=PredictorConfig("factored", (64, 64), members=1),
-        training=FitConfig(),
+        training=FitConfig(sparsity=before),
         relations=True,
         changes=True,
     )
 
 
-def _networks(spec: Spec, name: ComponentName, members: int, training: FitConfig) -> PredictorConfig:
-    """Wider networks for many inputs, and sparse ones, which find those of use.
+def _networks(inputs: Inputs, name: ComponentName, members: int) -> PredictorConfig:
+    """Wider ones where numbers are among the inputs; one for all features, where one for each is too much.
 
-    500 yes-or-no features in a chain have 100 million weights, most of them for what came before: where one
-    network for each is too much, there is one for all.
+    Rules about classes need few hidden units: in foraging 128 gain nothing over 64. 500 yes-or-no features in
+    a chain have 100 million weights, most of them for what came before.
     """
-    columns = len(Inputs(spec, distances=True, relations=True).numeric(name))
-    layout = layouts(spec, continuous_reward=False)[name]
-    many = columns > MANY_INPUTS
-    size, training = 128 if many else 64, replace(training, sparsity=0.2 if many else 0.0)
+    numeric, layout = inputs.numeric(name), layouts(inputs.spec, continuous_reward=False)[name]
+    columns, size = len(numeric), min(64 + 2 * sum(numeric), 128)
     weights = layout.num_slots * (columns + layout.num_categorical * layout.num_classes) * size
     if weights > MOST_CHAINED:
-        return PredictorConfig("factored", (256, 256), members, training)
-    return PredictorConfig("chain", (size, size), members, training)
+        return PredictorConfig("factored", (256, 256), members)
+    return PredictorConfig("chain", (size, size), members)

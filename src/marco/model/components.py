@@ -13,9 +13,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
+from marco.model.relations import Habits, Relations
 from marco.model.rows import REWARD_VALUES
 from marco.sampling import draw_below
-from marco.types import Categorical, Continuous, Feature, Spec, binary, split_observations
+from marco.types import (
+    Categorical,
+    Continuous,
+    Feature,
+    Spec,
+    action_table,
+    binary,
+    split_observations,
+)
 
 
 class Scaling(NamedTuple):
@@ -60,6 +69,8 @@ class Component(eqx.Module):
     """The classes that occur in the data: no other class is ever drawn."""
     bounds: Bounds
     layout: Layout = eqx.field(static=True)
+    habits: Habits | None = None
+    """By which the inputs are widened, if the layout has actions."""
 
     @property
     def num_members(self) -> int:
@@ -68,13 +79,13 @@ class Component(eqx.Module):
 
     def predict(self, x: Float[Array, " in"], classes: Int[Array, " F"]) -> Prediction:
         """The prediction of each member; values are normalised."""
-        scaled = self.inputs.normalise(x)
+        scaled = self._scaled(x)
         predicted = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
         return predicted._replace(mean=self.bounds.within(predicted.mean))
 
     def draw(self, u: Float[Array, " draws"], member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
         """Draw a row from one member; uniform noise draws it, and has chosen the `member`."""
-        scaled = self.inputs.normalise(x)
+        scaled = self._scaled(x)
         # All members draw and one is kept: in a batch of environments that is one matrix product, whereas
         # picking weights for each environment would copy them.
         every = jax.vmap(lambda one: one.draw(u, scaled, self.seen))(self.members)
@@ -98,6 +109,9 @@ class Component(eqx.Module):
             marks = jax.tree.map(lambda _: True, self.members)
             differs = eqx.tree_at(lambda part: part.members, differs, marks)
         return alone, differs
+
+    def _scaled(self, x: Float[Array, " in"]) -> Float[Array, " wider"]:
+        return self.inputs.normalise(x if self.habits is None else self.habits.widen(self.layout, x))
 
     def _index(self, member: Float[Array, ""]) -> Int[Array, ""]:
         return jnp.minimum((member * self.num_members).astype(jnp.int32), self.num_members - 1)
@@ -241,8 +255,10 @@ class Model(eqx.Module):
         return (probability > 0.5) | (probability >= jnp.max(probability, axis=-1, keepdims=True))
 
 
-def layouts(spec: Spec, continuous_reward: bool, changes: bool = False) -> dict[ComponentName, Layout]:
-    """The features that each component predicts; of the state also as `changes`."""
+def layouts(
+    spec: Spec, continuous_reward: bool, changes: bool = False, relations: bool = False
+) -> dict[ComponentName, Layout]:
+    """The features that each component predicts; of the state also as `changes`, guessed by `relations`."""
     observed: tuple[Feature, ...] = tuple(f for agent in spec.agents for f in agent.observation)
     reward = Continuous("reward") if continuous_reward else Categorical("reward", REWARD_VALUES)
     masks = tuple(
@@ -251,12 +267,18 @@ def layouts(spec: Spec, continuous_reward: bool, changes: bool = False) -> dict[
         for action in range(agent.num_actions)
     )
     return {
-        "dynamics": Layout(spec.state, changes),
+        "dynamics": Layout(spec.state, changes, _action_columns(spec) if changes and relations else 0),
         "reward": Layout((reward,)),
         "observation": Layout(observed),
         "termination": Layout((binary("terminated"),)),
         "available": Layout(masks),
     }
+
+
+def _action_columns(spec: Spec) -> int:
+    """The inputs of the dynamics that are actions; 0 where there are no relations to guess."""
+    agents, _, heads = action_table(spec, factored=True).shape
+    return agents * heads if Relations(spec.state).width else 0
 
 
 def _no_classes(layout: Layout) -> Int[Array, " F"]:

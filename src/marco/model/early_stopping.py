@@ -14,6 +14,7 @@ from marco.model.components import Bounds, Component, Scaling
 from marco.model.config import FitConfig, PredictorConfig
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, create_predictor
+from marco.model.relations import Habits
 from marco.sampling import draw_below
 
 TELLING = 0.01
@@ -67,6 +68,11 @@ def fit_ensemble(
     config: FitConfig,
 ) -> tuple[Component, ComponentFit]:
     """Train an ensemble. The program depends on the padded size alone: new data recompile nothing."""
+    habits = None
+    if layout.num_actions:
+        habits = Habits.of(layout, rows.x, rows.targets.classes, rows.number)
+        rows = rows._replace(x=habits.widen(layout, rows.x))
+        numeric += (False,) * (rows.x.shape[-1] - len(numeric))
     inputs = _scaling(rows.x, rows.number, jnp.asarray(numeric))
     # An input that never varied may vary later, and must then make a difference.
     inputs = Scaling(inputs.shift, jnp.where(inputs.scale > 0.0, inputs.scale, 1.0))
@@ -75,10 +81,10 @@ def fit_ensemble(
     seen = _seen(rows, layout)
     targets = rows.targets._replace(values=values.normalise(rows.targets.values))
     scaled = rows._replace(x=inputs.normalise(rows.x), targets=targets)
-    inputs_vary = _varies(rows.x, rows.number)
-    training = _Training(scaled, seen, values.scale > 0.0, inputs_vary, predictor, layout, config)
+    training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, config)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
-    component = Component(members, inputs, values, seen, _bounds(targets.values, rows.number), layout)
+    bounds = _bounds(targets.values, rows.number)
+    component = Component(members, inputs, values, seen, bounds, layout, habits)
     return component, report._replace(epochs=report.epochs.max(), steps=report.steps.max())
 
 
@@ -174,7 +180,6 @@ class _Training:
     rows: Examples
     seen: Array
     varies: Array
-    inputs_vary: Array
     predictor: PredictorConfig
     layout: Layout
     config: FitConfig
@@ -261,7 +266,7 @@ class _Training:
         return train, held
 
     def _train(self, key: PRNGKeyArray, train: _Subset, progress: _Progress) -> _Progress:
-        batch = self.config.batch_size
+        batch, inputs_vary = self.config.batch_size, _varies(self.rows.x, self.rows.number)
         steps = jnp.maximum(-(-train.number // batch), self.config.min_steps_per_epoch)
 
         def one_step(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -272,7 +277,7 @@ class _Training:
             network = optax.apply_updates(network, change)
             if self._sparse:
                 by = self.config.sparsity * self.config.learning_rate
-                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), self.inputs_vary)
+                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), inputs_vary)
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))

@@ -16,6 +16,7 @@ from marco.model.environment import ModelEnvironment, ResampleMember
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
 from marco.model.predictors import create_predictor
+from marco.model.relations import Relations
 from marco.model.rows import Data, gather
 from marco.model.views import View
 from marco.types import Episode, Spec, concatenate_observations
@@ -64,6 +65,7 @@ class ModelPlan:
         for index, name in self.components():
             predictor, layout = self.config.predictor(name), self._layout(specs[index], False, name)
             width = len(self.config.inputs(specs[index]).numeric(name))
+            width += Relations(layout.features).width if layout.num_actions else 0
             create = partial(create_predictor, predictor, size_in=width, layout=layout)
             weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
             batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
@@ -104,7 +106,7 @@ class ModelPlan:
         return self.view.environment(tuple(models), self.spec, self.resample_member), tuple(fits)
 
     def _layout(self, spec: Spec, continuous_reward: bool, name: ComponentName) -> Layout:
-        return layouts(spec, continuous_reward, self.config.changes)[name]
+        return layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
 
     def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
         """A model of fitted and known components; its starts are those in the data, if not known."""

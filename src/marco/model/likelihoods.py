@@ -49,6 +49,8 @@ class Layout:
     features: tuple[Feature, ...]
     changes: bool = False
     """Whether the inputs begin with the same features as they were before."""
+    num_actions: int = 0
+    """How many of the last inputs are actions, by which the next classes are guessed; 0 for no guess."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
@@ -125,7 +127,7 @@ class Layout:
     def class_numbers(self, row: Float[Array, "*batch dimensions"]) -> Float[Array, "*batch F"]:
         """The classes of a row, as `split` decodes them, by one product: rows must be exact codes."""
         weight, shift = self._class_map
-        return jnp.round(row @ weight + shift)
+        return jnp.round(jnp.matmul(row, weight, precision="highest") + shift)
 
     def near(self, x: Float[Array, " in"]) -> Bool[Array, "F near K"] | None:
         """Which class is how far from the present one, from -REACH to REACH; None without `changes`."""

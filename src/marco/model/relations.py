@@ -8,13 +8,14 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.model.likelihoods import REACH, WIDTH, Layout
-from marco.types import Feature
+from marco.types import Feature, total_width
 
 MOST_COLUMNS = 1_000
 """They grow with the square of the features: where they would be more, there are fewer, or none."""
@@ -44,14 +45,15 @@ class Relations:
 
     def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
         """The columns of a state."""
-        if not len(self.pairs):
-            return s[..., :0]
-        classes = self.layout.class_numbers(s)
+        return self.between(self.layout.class_numbers(s)) if len(self.pairs) else s[..., :0]
+
+    def between(self, classes: Float[Array, "*batch F"]) -> Float[Array, "*batch width"]:
+        """The columns of a state of these classes."""
         gap = classes[..., self.pairs[:, 0]] - classes[..., self.pairs[:, 1]]
-        hot = (gap[..., None] == jnp.arange(-REACH, REACH + 1)).astype(s.dtype)
+        hot = (gap[..., None] == jnp.arange(-REACH, REACH + 1)).astype(classes.dtype)
         offset = hot[..., self.offsets[:, 0], :, None] * hot[..., self.offsets[:, 1], None, :]
-        columns = [hot.reshape(*s.shape[:-1], -1), offset.reshape(*s.shape[:-1], -1)]
-        return jnp.concatenate(columns, axis=-1)
+        shape = (*classes.shape[:-1], -1)
+        return jnp.concatenate([hot.reshape(shape), offset.reshape(shape)], axis=-1)
 
     @cached_property
     def pairs(self) -> Int[np.ndarray, "pairs 2"]:
@@ -87,6 +89,40 @@ class Relations:
         groups = groupby(sorted(many, key=between), key=between)
         found = [two for (one, other), pairs in groups if one != other for two in combinations(pairs, 2)]
         return np.array(found, int).reshape(-1, 2)
+
+
+class Habits(NamedTuple):
+    """By how much each class changes with each action, on average: a guess of the next state.
+
+    The guess is what would be if nothing stood in the way, and how things would then stand to each other
+    tells what does: two agents in one cell, an agent on a food. As a column of its own a collision is learned
+    from a few; from where two agents are, and what both do, it takes hundreds.
+    """
+
+    change: Float[Array, "actions F"]
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        x: Float[Array, "rows in"],
+        classes: Int[Array, "rows F"],
+        number: Int[Array, ""],
+    ) -> "Habits":
+        """Least squares over the first rows, `number` of them."""
+        true = (jnp.arange(x.shape[0]) < number)[:, None]
+        now = layout.class_numbers(x[:, : total_width(layout.features)])
+        acted = jnp.where(true, x[:, -layout.num_actions :], 0.0)
+        change = jnp.where(true, classes - now, 0.0)
+        # Columns of an agent's actions add up to 1: a little is added, so that the system has one solution.
+        square = acted.T @ acted + 1e-3 * jnp.eye(layout.num_actions)
+        return cls(jnp.linalg.solve(square, acted.T @ change))
+
+    def widen(self, layout: Layout, x: Float[Array, "*rows in"]) -> Float[Array, "*rows wider"]:
+        """The inputs, and the relations in the state that they make one expect."""
+        now = layout.class_numbers(x[..., : total_width(layout.features)])
+        guess = now + jnp.round(x[..., -layout.num_actions :] @ self.change)
+        return jnp.concatenate([x, Relations(layout.features).between(guess)], axis=-1)
 
 
 def thing_and_attribute(name: str) -> tuple[str, str]:
