@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from marco.environments.base import Environment, FiniteEnvironment
 from marco.model.components import Model
-from marco.model.description import in_words
+from marco.model.description import Description, in_words
 from marco.model.early_stopping import ComponentFit
 from marco.model.environment import DescribedEnvironment, LearnedEnvironment, ModelEnvironment
 from marco.model.fit import Fits
@@ -80,10 +80,12 @@ def report_environment(
     pairs = None
     if isinstance(true_environment, FiniteEnvironment) and model.spec == true_environment.spec:
         pairs = None if continuous else reachable_pairs(true_environment)
-    loop, description, played = None, None, environment
+    loop: OpenLoopError | None = None
+    description: Description | None = None
     if isinstance(environment, DescribedEnvironment):
-        description, played = environment.description, environment.inner
-    if isinstance(true_environment, Environment) and isinstance(played, LearnedEnvironment):
+        description = environment.description
+        environment = environment.inner
+    if isinstance(true_environment, Environment) and isinstance(environment, LearnedEnvironment):
         key, horizon = jax.random.key(1_000_000), true_environment.spec.horizon
         if continuous:
             loop = open_loop_error(
