@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 from string import Template
 
-from model_quality import MOST_FEATURES
 from record import (
     MARCO,
     MARCO_PROGRESS,
@@ -118,8 +117,7 @@ def _other_tables(results: Results) -> dict[str, str]:
             results, "spread", (20_000, 40_000, 100_000, 200_000), "spread-mappo"
         ),
         "suite": suite.suite_table(results, WORLDS),
-        "suite_models": suite.model_table(results),
-        "suite_features": str(MOST_FEATURES),
+        "suite_models": suite.model_section(results),
         "controllers": model_free.controllers(results),
         "free": model_free.free(results),
         "switch_models": models.switch_models(results),

@@ -15,6 +15,18 @@ SHARES = ("B", "10 B", "100 B")
 COLUMNS = ("model-free B", "model-free 10 B", "model-free 100 B", "marco B/3", "marco B")
 EARLIER = "†"
 """Marks what was measured with earlier settings than today's."""
+MODELS = """### Models beside gradient-boosted trees
+
+`python benchmarks/suite.py --models`. All learn from the same episodes of random play, and are judged by
+fresh ones: nats summed over the classes of a component, and the share of the variance of its values that is
+left. `boosting` is scikit-learn's HistGradientBoosting with the inputs of the model's networks; `boosting,
+related` is shown every feature as a number, the differences between features of one kind, and is asked for
+changes. "Right" is the share of rows in which MARCO has all classes right.
+
+{table}
+
+"""
+"""A section of the page of benchmarks."""
 LONG = (
     *("world", "cell", "learner", "samples", "seeds", "return", "low", "high"),
     *("score", "score_low", "score_high", "imagined_minus_real", "earlier_settings"),
@@ -201,6 +213,13 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"
+
+
+def model_section(results: Results) -> str:
+    """The comparison of models with trees, for the page of benchmarks; nothing, if it was never run."""
+    if not results.read(SUITE_MODELS):
+        return ""
+    return MODELS.format(table=model_table(results))
 
 
 def model_table(results: Results) -> str:
