@@ -145,7 +145,7 @@ class Row:
         """The raw rows of described ones."""
         matrix, constant, gate = self._map
         if isinstance(described, np.ndarray):
-            raw, ones = constant + described @ matrix, np.ones_like(described[..., :1])
+            raw, ones = constant + described @ matrix, np.ones((*described.shape[:-1], 1), np.float32)
             return raw * np.concatenate([described, ones], axis=-1)[..., gate]
         # At full precision: it is no arithmetic but a choice of columns.
         raw = constant + jnp.matmul(described, matrix, precision=jax.lax.Precision.HIGHEST)
