@@ -143,15 +143,15 @@ class Row:
 
     def decode(self, described: Float[Any, "*batch described"]) -> Any:
         """The raw rows of described ones."""
+        xp: Any = np if isinstance(described, np.ndarray) else jnp
         matrix, constant, gate = self._map
-        if isinstance(described, np.ndarray):
-            raw, ones = constant + described @ matrix, np.ones((*described.shape[:-1], 1), np.float32)
-            return raw * np.concatenate([described, ones], axis=-1)[..., gate]
         # At full precision: it is no arithmetic but a choice of columns.
-        raw = constant + jnp.matmul(described, matrix, precision=jax.lax.Precision.HIGHEST)
+        precision = {} if xp is np else {"precision": jax.lax.Precision.HIGHEST}
+        raw = constant + xp.matmul(described, matrix, **precision)
         if not any(part.absent for part in self.parts):
             return raw
-        return raw * jnp.concatenate([described, jnp.ones_like(described[..., :1])], axis=-1)[..., gate]
+        ones = xp.ones((*described.shape[:-1], 1), np.float32)
+        return raw * xp.concatenate([described, ones], axis=-1)[..., gate]
 
     def fits(self, raw: Float[np.ndarray, "rows raw"]) -> bool:
         """Whether these rows can be described without loss."""
