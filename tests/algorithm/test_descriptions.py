@@ -20,7 +20,7 @@ from marco.model.description_file import from_json
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.runs.checkpoint import RunJournal
-from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, binary
+from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec
 
 CODES = jnp.array([0.0, 3.0, 70.0])
 TEAM = replace(TINY, mixer="qmix")
@@ -163,5 +163,5 @@ def test_a_description_is_made_anew_when_a_constant_varies_and_kept_otherwise():
     first = kept.at(env, [60], episodes)
     assert kept.at(env, [60, 120], episodes) is first
     later = kept.at(env, [60, 120, 180], episodes)
-    assert later.state.features[-2:] == (binary("state.2", ()), Continuous("state.1"))
+    assert later.state.features[-2:] == (Categorical("state.2", 2, blank=True), Continuous("state.1"))
     assert [len(one.state.features) for one in (first, later)] == [2, 3]
