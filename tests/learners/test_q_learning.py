@@ -123,17 +123,3 @@ def test_epsilon_goes_down_in_a_straight_line():
 def test_bad_settings_are_refused(settings_, message):
     with pytest.raises(ValueError, match=message):
         QLearner(**settings_)
-
-
-def test_a_learning_rate_falls_to_its_end_and_stays():
-    """Adam moves a weight by the rate, as long as the gradient is the same."""
-    learner = QLearner(
-        optimiser="adam", learning_rate=1e-2, learning_rate_end=1e-3, learning_rate_anneal_updates=9
-    )
-    weights, gradient = jnp.zeros(1), jnp.ones(1)
-    state, moved = learner._optimiser.init(weights), []
-    for _ in range(12):
-        change, state = learner._optimiser.update(gradient, state, weights)
-        moved.append(-float(change[0]))
-    np.testing.assert_allclose(moved[:3], [1e-2, 9e-3, 8e-3], rtol=1e-4)
-    np.testing.assert_allclose(moved[9:], 1e-3, rtol=1e-4)

@@ -114,7 +114,7 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     gradients = isinstance(team, MAPPO)
     final_updates = given.final_updates or (3_000 if gradients else 4_000)
     if isinstance(team, QLearner) and given.team is None:
-        team = _imagined(team, final_updates, spec.horizon)
+        team = _imagined(team, final_updates * spec.horizon)
     return MarcoConfig(
         samples=total,
         first_chunk=chunk,
@@ -126,12 +126,12 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
         explorer_steps=30_000 if continuous else 50_000,
         demonstrations=0.0 if gradients else 0.9,
         final_updates=final_updates,
-        restarts=_restarts(team, final_updates, mixed=not given.mixer),
+        restarts=_restarts(team, mixed=not given.mixer),
         planning=20_000,
     )
 
 
-def _restarts(team: Learner, updates: int, mixed: bool) -> tuple[Learner, ...]:
+def _restarts(team: Learner, mixed: bool) -> tuple[Learner, ...]:
     """One team of MAPPO, or four of Q-learning.
 
     QMIX represents what VDN cannot, and gets stuck where VDN does not: which is better depends on the
@@ -143,30 +143,16 @@ def _restarts(team: Learner, updates: int, mixed: bool) -> tuple[Learner, ...]:
         return (team,)
     if mixed and isinstance(team, QLearner) and team.mixer == "qmix":
         shorter = max(1, team.epsilon_anneal_steps // 3)
-        vdn = _settling(replace(team, mixer="vdn", epsilon_anneal_steps=shorter), updates)
-        return (team, vdn) * 2
+        return (team, replace(team, mixer="vdn", epsilon_anneal_steps=shorter)) * 2
     return (team,) * 4
 
 
-def _imagined(learner: QLearner, updates: int, horizon: int) -> QLearner:
-    """Q-learning in a learned model, of so many updates and episodes of that length."""
+def _imagined(learner: QLearner, steps: int) -> QLearner:
+    """Q-learning in a learned model, where a training takes `steps` updates times steps of an episode."""
     learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
     tenths = 1 if learner.mixer == "vdn" else 3
-    steps = tenths * updates * horizon * learner.episodes_per_update // 10
-    learner = replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
-    return _settling(learner, updates) if learner.mixer == "vdn" else learner
-
-
-def _settling(learner: QLearner, updates: int) -> QLearner:
-    """A learning rate that falls to a tenth in the course of the training.
-
-    Where returns vary much more than actions differ, as in Dec-Tiger, values never settle at a constant rate:
-    of four teams of VDN three have the optimum then, and all four at a rate that falls. QMIX keeps its rate:
-    it finds the riddle's optimum late, and not at all at a rate that falls.
-    """
-    return replace(
-        learner, learning_rate_end=learner.learning_rate / 10.0, learning_rate_anneal_updates=updates
-    )
+    steps = tenths * steps * learner.episodes_per_update // 10
+    return replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
 
 
 def _explorer() -> QLearner:

@@ -59,9 +59,8 @@ class QLearner:
     optimiser: OptimiserName = "rmsprop"
     learning_rate: float = 1e-4
     learning_rate_end: float | None = None
-    """What the learning rate falls to; None: it stays as it is."""
+    """What the learning rate falls to, linearly, over `learning_rate_anneal_updates`; None: it stays."""
     learning_rate_anneal_updates: int = 4_000
-    """Over how many updates the learning rate goes to its end, linearly."""
     max_grad_norm: float = 10.0
     """The largest norm of a gradient."""
     epsilon_start: float = 1.0
@@ -89,12 +88,9 @@ class QLearner:
             "batch_size",
             "episodes_per_update",
             "gradient_steps",
-            "learning_rate_anneal_updates",
         )
         rates = ("learning_rate", "max_grad_norm", "target_update_interval", "epsilon_anneal_steps")
         check_positive("QLearner", **{name: getattr(self, name) for name in (*counts, *rates)})
-        if self.learning_rate_end is not None:
-            check_positive("QLearner", learning_rate_end=self.learning_rate_end)
         shares = ("gamma", "td_lambda", "epsilon_start", "epsilon_end")
         check_between("QLearner", 0.0, 1.0, **{name: getattr(self, name) for name in shares})
         if self.buffer_size < self.batch_size:
@@ -189,7 +185,7 @@ class QLearner:
         rate: optax.ScalarOrSchedule = self.learning_rate
         if self.learning_rate_end is not None:
             steps = self.learning_rate_anneal_updates * self.gradient_steps
-            rate = optax.linear_schedule(self.learning_rate, self.learning_rate_end, steps)
+            rate = optax.linear_schedule(self.learning_rate, self.learning_rate_end, steps // 2, steps // 2)
         return make_optimiser(self.optimiser, rate, self.max_grad_norm)
 
 
