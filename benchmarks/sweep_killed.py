@@ -79,7 +79,7 @@ def main() -> None:
     command += ["--out", str(folder / "out"), "--workers", "2", *([] if given.plain else ["--ray"])]
     begun = time.monotonic()
     driver = subprocess.Popen(command)
-    while len(done := finished(folder)) < RUNS // 2:
+    while len(done := finished(folder)) < RUNS // 2 or not under_way(folder):
         if driver.poll() is not None:
             sys.exit(f"the sweep ended by itself, with status {driver.returncode}")
         time.sleep(0.1)
@@ -88,9 +88,7 @@ def main() -> None:
     print(f"killed after {time.monotonic() - begun:.0f} s with {len(done)} runs done", flush=True)
     time.sleep(5.0)
     before, data = digests(finished(folder)), digests(folder.glob("out/runs/*/*/data/chunk-*.npz"))
-    under_way = {path.parent for path in folder.glob("out/runs/*/*/config.json")} - {
-        path.parent for path in before
-    }
+    cut = under_way(folder)
     begun = time.monotonic()
     subprocess.run(command, check=True)
     print(f"continued for {time.monotonic() - begun:.0f} s", flush=True)
@@ -99,16 +97,20 @@ def main() -> None:
     assert len(rows) == RUNS, f"{len(rows)} rows"
     assert after == before, "a finished run was touched"
     assert digests(data) == data, "a real episode was lost"
-    kept = sum(any(path.is_relative_to(run) for path in data) for run in under_way)
     print(
-        f"{len(rows)} rows; {len(before)} finished runs were not touched; {len(under_way)} were under way, "
-        f"{kept} of them with real episodes, which were kept"
+        f"{len(rows)} rows; {len(before)} finished runs were not touched; {len(cut)} were under way, and kept"
     )
 
 
 def finished(folder: Path) -> list[Path]:
     """The results of the runs that are done."""
     return list(folder.glob("out/runs/*/*/result.json"))
+
+
+def under_way(folder: Path) -> set[Path]:
+    """The runs that have real episodes, and no result yet."""
+    begun = {path.parents[1] for path in folder.glob("out/runs/*/*/data/chunk-*.npz")}
+    return begun - {path.parent for path in finished(folder)}
 
 
 def digests(paths: Iterable[Path]) -> dict[Path, tuple[str, int]]:
