@@ -1,10 +1,12 @@
 """The suite's table: what everybody reaches in every world, between random play (0) and the ceiling (1)."""
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from marco.reproduction.cells import LEAST_SEEDS
 from marco.reproduction.statistics import Interval, iqm_over, mean_and_iqm
 from record import FREE, MARCO, MODEL_FREE, SOURCES, SUITE, SUITE_MODELS, Results, Row
 from tables.common import grouped, markdown
@@ -136,7 +138,9 @@ def suite_table(results: Results, worlds: Sequence[Any], stale: Collection[Key] 
     last = ["interquartile mean of the scores", "", "0", "1", *(_overall(every, c) for c in COLUMNS), "", ""]
     notes = (
         "Mean return; in brackets the score (0 is random play, 1 the ceiling), its 95% interval, and the "
-        f"number of seeds. {EARLIER}: measured with earlier settings."
+        f"number of seeds; fewer than {LEAST_SEEDS} give no interval, and do not count in the last line, "
+        "whose columns are of different worlds as long as cells are empty. "
+        f"{EARLIER}: measured with earlier settings."
     )
     return f"{markdown(header, [*lines, last])}\n\n{notes}"
 
@@ -159,7 +163,20 @@ def lines_of(results: Results, worlds: Sequence[Any], stale: Collection[Key] = (
 
 
 def _mean(values: np.ndarray) -> Interval:
-    return mean_and_iqm(values)[0] if len(values) > 1 else Interval(float(values[0]), np.nan, np.nan)
+    """Without an interval where the seeds are too few for one."""
+    if len(values) < LEAST_SEEDS:
+        return Interval(float(values.mean()), np.nan, np.nan)
+    return _interval(tuple(values.tolist()))
+
+
+@cache
+def _interval(values: tuple[float, ...]) -> Interval:
+    return mean_and_iqm(np.array(values))[0]
+
+
+@cache
+def _iqm(worlds: tuple[tuple[float, ...], ...]) -> Interval:
+    return iqm_over([np.array(one) for one in worlds])
 
 
 def _cell(one: Standing, column: str) -> str:
@@ -202,10 +219,11 @@ def _needs(one: Standing) -> str:
 
 
 def _overall(every: Sequence[Standing], column: str) -> str:
-    scores = [found for one in every if (found := one.scores(column)) is not None and len(found) > 1]
-    if len(scores) < 2:
+    scores = [found for one in every if (found := one.scores(column)) is not None]
+    enough = [found for found in scores if len(found) >= LEAST_SEEDS]
+    if len(enough) < 2:
         return ""
-    found = iqm_over(scores)
+    scores, found = enough, _iqm(tuple(tuple(one.tolist()) for one in enough))
     return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f}; {len(scores)} worlds)"
 
 
