@@ -151,9 +151,9 @@ def test_what_the_user_says_is_used_and_the_rest_is_found_out(finished):
 
 def test_a_description_is_made_anew_when_a_constant_varies_and_kept_otherwise():
     env = Coded()
-    played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 120))
+    played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 60))
     state = played.state.copy()
-    state[:, 40:, 2] = np.arange(80) % 2  # from episode 40 on: in both halves of 120
+    state[:, 40:, 2] = np.arange(20) // 2 % 2  # from episode 40 on, in odd and even ones
     played = played._replace(state=state)
 
     def episodes(samples):
@@ -162,6 +162,6 @@ def test_a_description_is_made_anew_when_a_constant_varies_and_kept_otherwise():
     kept = Descriptions()
     first = kept.at(env, [60], episodes)
     assert kept.at(env, [60, 120], episodes) is first
-    later = kept.at(env, [60, 120, 360], episodes)
+    later = kept.at(env, [60, 120, 180], episodes)
     assert later.state.features[-2:] == (Categorical("state.2", 2, blank=True), Continuous("state.1"))
     assert [len(one.state.features) for one in (first, later)] == [2, 3]
