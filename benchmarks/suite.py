@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import jax
-import numpy as np
 
 from learners import free_team, train_free
 from marco.algorithm.config import MarcoConfig
@@ -200,7 +199,7 @@ def _marco(env: Environment | HostWorld, config: MarcoConfig, seeds: tuple[int, 
                 print(f"  {event.samples:>7,} of {config.samples:,} {event.phase}", flush=True)
     for index, seed in enumerate(seeds):
         found = evaluate(env, state.policy(config, index), TEST_EPISODES, TEST_SEED)
-        yield _row(seed, found, "marco") | {"imagined": float(np.asarray(state.imagined)[index])}
+        yield _row(seed, found, "marco") | {"imagined": float(state.imagined.mean[index])}
 
 
 def _row(seed: int, found: Estimate, learner: str) -> Row:

@@ -146,7 +146,7 @@ def team_of_marco(env, known=()):
     """A tiny run of MARCO: its exploration policy, its team, and what that imagines to be worth."""
     plan = settings(team=SCALED, explorer=SCALED, final_updates=20)
     *_, (_, state) = Marco(env, plan, (3,), Dataset(None, env.spec, 1), known=known).run()
-    return state.explorer.learner.online, state.policy(plan, 0).network, state.imagined
+    return state.explorer.learner.online, state.policy(plan, 0).network, state.imagined.mean
 
 
 SCALED = replace(TINY, units="scaled")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from marco.policies.base import Policy, RandomPolicy
     from marco.policies.deploy import TeamPolicy, load
     from marco.rollout import play, rollouts
-    from marco.simulators.config import Workers
     from marco.types import Agent, Episode, Spec, TimeStep
 
 _HOMES = {
@@ -48,7 +47,6 @@ _HOMES = {
     "Spec": "marco.types",
     "TeamPolicy": "marco.policies.deploy",
     "TimeStep": "marco.types",
-    "Workers": "marco.simulators.config",
     "WorldError": "marco.environments.base",
     "evaluate": "marco.evaluation",
     "learn": "marco.api",
@@ -59,7 +57,7 @@ _HOMES = {
     "rollouts": "marco.rollout",
 }
 
-_ROOMS = ("environments", "learners", "model", "tabular")
+_ROOMS = ("environments", "learners", "model", "simulators", "tabular")
 """Packages with more names, loaded in the same way."""
 
 __all__ = [
@@ -79,7 +77,6 @@ __all__ = [
     "Spec",
     "TeamPolicy",
     "TimeStep",
-    "Workers",
     "WorldError",
     "__version__",
     "evaluate",

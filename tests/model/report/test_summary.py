@@ -52,6 +52,9 @@ class Says(Predictor):
     def choose(self, mine, other):
         raise NotImplementedError
 
+    def shrink_inputs(self, by, varies):
+        raise NotImplementedError
+
     def recalibrate_variance(self, by):
         raise NotImplementedError
 

@@ -180,7 +180,9 @@ def test_files_that_cannot_be_read(tmp_path):
         read(tmp_path / "bad.dpomdp.gz")
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("bridge", "reference")])
+@pytest.mark.parametrize(
+    "name", [name for name in CATALOGUE if name not in ("bridge", "foraging", "reference")]
+)
 @pytest.mark.parametrize("suffix", ["dpomdp", "dpomdp.gz"])
 def test_what_is_written_is_read_again(name, suffix, tmp_path):
     problem, path = load(name), tmp_path / f"{name}.{suffix}"
