@@ -49,7 +49,7 @@ def iqm_over(worlds: Sequence[Float[np.ndarray, " _"]]) -> Interval:
 
 
 def improvement(
-    ours: Sequence[Float[np.ndarray, " seeds"]], theirs: Sequence[Float[np.ndarray, " seeds"]]
+    ours: Sequence[Float[np.ndarray, " _"]], theirs: Sequence[Float[np.ndarray, " _"]]
 ) -> Interval:
     """The probability that a run of ours is better than one of theirs, averaged over environments."""
     rliable, metrics = _rliable()
