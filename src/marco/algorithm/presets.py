@@ -202,8 +202,9 @@ def default_model(spec: Spec) -> ModelConfig:
     """Small networks, one per feature; everything that can be uncertain is an ensemble.
 
     On `bridge` a reward may be earned 8 times in 7,000 steps: to learn it, five epochs without a gain of
-    0.001 nats per row are too few. So they are for what Dec-Tiger's agents hear: 0.75 to 0.85 right in the model
-    for 0.85 in truth, and then it does not pay to listen. Many inputs get sparse networks, which find those of use.
+    0.001 nats per row are too few. So they are for what Dec-Tiger's agents hear: 0.75 to 0.85 right in the
+    model for 0.85 in truth, and then it does not pay to listen. Many inputs get sparse networks, which find
+    those of use.
     """
     inputs = Inputs(spec, distances=True, relations=True)
     before, after = (
