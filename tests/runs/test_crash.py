@@ -4,10 +4,8 @@ Outside JAX a kill may break an episode off, which cannot be played again: it is
 the run goes on. Where none broke off, all is the same there too.
 """
 
-import multiprocessing
 import os
 import random
-import sys
 import time
 from collections import Counter
 from functools import cached_property
@@ -30,15 +28,6 @@ KILLS = 50 if PATIENT else 1
 
 TOUCHES, STEPS = {False: 30, True: 70}, 50
 """About half as often as a run touches a file of its folder, inside and outside JAX; and its real steps."""
-
-
-@pytest.fixture
-def processes(monkeypatch):
-    """Processes that begin with everything imported and nothing of JAX started."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server looks nowhere else
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["helpers.tiny_run"])
-    return context
 
 
 class Killed:

@@ -1,10 +1,8 @@
 """Simulators and drivers killed at random moments: the same data, the same team, and every step counted."""
 
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from functools import cached_property
@@ -12,7 +10,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import pytest
 
 from helpers.tiny_run import KNOWN, SEEDS, WORLD, Drifter, begin, settings, simulated, work_side_by_side
 from marco.data.dataset import BrokenOff, Dataset
@@ -24,15 +21,6 @@ STEPS, SLEEP = (150, 0.1) if PATIENT else (50, 0.05)
 PLAN = settings(team=Drifter(), explorer=Drifter(), samples=STEPS, first_chunk=STEPS // 2, chunk=STEPS // 4)
 WORKERS = Workers(3, step_timeout=5.0, attempts=1_000)
 """Whoever kills at random may hit an episode many times."""
-
-
-@pytest.fixture
-def processes(monkeypatch):
-    """Processes that begin with everything imported and nothing of JAX started."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server looks nowhere else
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["helpers.tiny_run"])
-    return context
 
 
 class Struck:
