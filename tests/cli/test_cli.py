@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from marco.cli import COMMANDS
 from marco.cli.each_seed import run_together
 from marco.cli.settings import take_env
 
@@ -47,6 +48,13 @@ def test_worlds_help_and_version_import_neither_jax_nor_numpy():
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert answer in ran.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_its_options(run, command):
+    out, err, status = run(command, "--help")
+    assert status == 0, err
+    assert out.startswith(f"usage: marco {command}")
 
 
 def test_a_discount_that_is_not_used_is_said_in_one_line(run, tmp_path):

@@ -27,8 +27,9 @@ class WorkerOptions:
 def with_address(arguments: list[str]) -> list[str]:
     """The arguments, with an address after --ray."""
     words: list[str] = []
-    for word, following in zip(arguments, [*arguments[1:], "--"], strict=True):
-        words += [word, "auto"] if word == "--ray" and following.startswith("-") else [word]
+    for number, word in enumerate(arguments, start=1):
+        alone = word == "--ray" and (arguments[number:] or ["-"])[0].startswith("-")
+        words += [word, "auto"] if alone else [word]
     return words
 
 
