@@ -193,7 +193,7 @@ class Marco:
         """Line 6: fit the model to all of D, from scratch."""
         yield _event(phase, {}, 0.0), state
         keys = self._keys(phase.iteration, Stream.FIT)
-        model, fits = fit_models(keys, self.data(phase.samples), self.plan(phase.samples))
+        model, fits = fit_models(keys, *self.to_fit(phase.samples))
         losses: dict[str, list[Any]] = {
             name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
         }
@@ -281,15 +281,18 @@ class Marco:
             self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
         )
 
-    def data(self, samples: int) -> tuple[Data, ...]:
-        """D as rows, stacked over seeds; the shape depends on the capacity alone."""
+    def to_fit(self, samples: int) -> tuple[tuple[Data, ...], ModelPlan]:
+        """D as rows, stacked over seeds, and the plan without what there is nothing to learn of.
+
+        The shape of the rows depends on the capacity alone.
+        """
         plan = self.plan(samples)
         rows = [plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
-        return stack_data(rows)
+        return stack_data(rows), plan.with_certain(rows)
 
     def model_like(self, samples: int) -> tuple[Any, Any]:
         """The shapes of the model and its fits."""
-        return model_like(self._keys(0, Stream.FIT), self.data(samples), self.plan(samples))
+        return model_like(self._keys(0, Stream.FIT), *self.to_fit(samples))
 
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
-from marco.model.relations import Habits, Relations
+from marco.model.relations import Copies, Habits, Relations
 from marco.model.rows import REWARD_VALUES
 from marco.sampling import draw_below
 from marco.types import (
@@ -69,8 +69,8 @@ class Component(eqx.Module):
     """The classes that occur in the data: no other class is ever drawn."""
     bounds: Bounds
     layout: Layout = eqx.field(static=True)
-    habits: Habits | None = None
-    """By which the inputs are widened, if the layout has actions."""
+    guess: Habits | Copies | None = None
+    """By which the inputs are widened."""
 
     @property
     def num_members(self) -> int:
@@ -111,7 +111,7 @@ class Component(eqx.Module):
         return alone, differs
 
     def _scaled(self, x: Float[Array, " in"]) -> Float[Array, " wider"]:
-        return self.inputs.normalise(x if self.habits is None else self.habits.widen(self.layout, x))
+        return self.inputs.normalise(x if self.guess is None else self.guess.widen(self.layout, x))
 
     def _index(self, member: Float[Array, ""]) -> Int[Array, ""]:
         return jnp.minimum((member * self.num_members).astype(jnp.int32), self.num_members - 1)
@@ -269,10 +269,18 @@ def layouts(
     return {
         "dynamics": Layout(spec.state, changes, _action_columns(spec) if changes and relations else 0),
         "reward": Layout((reward,)),
-        "observation": Layout(observed),
+        "observation": Layout(
+            observed, copied=spec.state if changes and relations and _may_copy(spec) else ()
+        ),
         "termination": Layout((binary("terminated"),)),
         "available": Layout(masks),
     }
+
+
+def _may_copy(spec: Spec) -> bool:
+    """Whether state and observations both have classes."""
+    rows = (spec.state, tuple(f for agent in spec.agents for f in agent.observation))
+    return all(any(isinstance(feature, Categorical) for feature in row) for row in rows)
 
 
 def _action_columns(spec: Spec) -> int:

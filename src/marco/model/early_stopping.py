@@ -14,7 +14,7 @@ from marco.model.components import Bounds, Component, Scaling
 from marco.model.config import FitConfig, PredictorConfig
 from marco.model.likelihoods import Layout, Targets, negative_log_likelihood
 from marco.model.predictors import Predictor, create_predictor
-from marco.model.relations import Habits
+from marco.model.relations import guess_by
 from marco.sampling import draw_below
 
 TELLING = 0.01
@@ -68,10 +68,9 @@ def fit_ensemble(
     config: FitConfig,
 ) -> tuple[Component, ComponentFit]:
     """Train an ensemble. The program depends on the padded size alone: new data recompile nothing."""
-    habits = None
-    if layout.num_actions:
-        habits = Habits.of(layout, rows.x, rows.targets.classes, rows.number)
-        rows = rows._replace(x=habits.widen(layout, rows.x))
+    guess = guess_by(layout, rows.x, rows.targets.classes, rows.number)
+    if guess is not None:
+        rows = rows._replace(x=guess.widen(layout, rows.x))
         numeric += (False,) * (rows.x.shape[-1] - len(numeric))
     inputs = _scaling(rows.x, rows.number, jnp.asarray(numeric))
     # An input that never varied may vary later, and must then make a difference.
@@ -84,7 +83,7 @@ def fit_ensemble(
     training = _Training(scaled, seen, values.scale > 0.0, predictor, layout, config)
     members, report = jax.vmap(training.member)(jax.random.split(key, predictor.members))
     bounds = _bounds(targets.values, rows.number)
-    component = Component(members, inputs, values, seen, bounds, layout, habits)
+    component = Component(members, inputs, values, seen, bounds, layout, guess)
     return component, report._replace(epochs=report.epochs.max(), steps=report.steps.max())
 
 

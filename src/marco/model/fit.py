@@ -1,6 +1,7 @@
 """Fitting a model by maximum likelihood: every component of it from the same real data."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from marco.model.certain import Certain, certain
 from marco.model.components import Component, Known, Model, layouts
 from marco.model.config import ModelConfig
 from marco.model.early_stopping import ComponentFit, Examples, fit_ensemble
@@ -16,7 +18,7 @@ from marco.model.environment import ModelEnvironment, ResampleMember
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
 from marco.model.predictors import create_predictor
-from marco.model.relations import Relations
+from marco.model.relations import guess_width
 from marco.model.rows import Data, gather
 from marco.model.views import View
 from marco.types import Episode, Spec, concatenate_observations
@@ -39,6 +41,8 @@ class ModelPlan:
     resample_member: ResampleMember = "step"
     known: tuple[tuple[ComponentName, Any], ...] = ()
     """Functions of the central state that need not be learned, by component."""
+    certain: tuple[Certain, ...] = ()
+    """Features that need not be learned, for each model; nothing is certain, if not given."""
 
     def gather(self, episodes: Episode, capacity: int | None = None) -> tuple[Data, ...]:
         """The rows that each model learns from, of real episodes (axes T B). Runs on the host."""
@@ -63,9 +67,9 @@ class ModelPlan:
         found = dict.fromkeys((name for _, name in self.components()), 0)
         specs = self.view.model_specs(self.spec)
         for index, name in self.components():
-            predictor, layout = self.config.predictor(name), self._layout(specs[index], False, name)
+            predictor, layout = self.config.predictor(name), self._layout(index, False, name)
             width = len(self.config.inputs(specs[index]).numeric(name))
-            width += Relations(layout.features).width if layout.num_actions else 0
+            width += guess_width(layout)
             create = partial(create_predictor, predictor, size_in=width, layout=layout)
             weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
             batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
@@ -83,7 +87,7 @@ class ModelPlan:
             raise ValueError(f"{self.spec.name} has {len(specs)} models in this view, got {len(data)} Data.")
         own = data[index]
         inputs = self.config.inputs(specs[index])
-        layout = self._layout(specs[index], own.reward_values.shape[-1] == 0, name)
+        layout = self._layout(index, own.reward_values.shape[-1] == 0, name)
         return fit_ensemble(
             jax.random.fold_in(jax.random.split(key, len(specs))[index], COMPONENTS.index(name)),
             examples(inputs, name, layout, own),
@@ -105,8 +109,19 @@ class ModelPlan:
             fits.append({name: fit for name, (_, fit) in own.items()})
         return self.view.environment(tuple(models), self.spec, self.resample_member), tuple(fits)
 
-    def _layout(self, spec: Spec, continuous_reward: bool, name: ComponentName) -> Layout:
-        return layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
+    def with_certain(self, seeds: Sequence[tuple[Data, ...]]) -> "ModelPlan":
+        """The plan without what there is nothing to learn of in the rows of all seeds."""
+        if not (self.config.changes and self.config.relations):
+            return self
+        specs = self.view.model_specs(self.spec)
+        each = zip(specs, zip(*seeds, strict=True), strict=True)
+        return replace(self, certain=tuple(certain(spec, own) for spec, own in each))
+
+    def _layout(self, index: int, continuous_reward: bool, name: ComponentName) -> Layout:
+        spec = self.view.model_specs(self.spec)[index]
+        layout = layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
+        found = self.certain[index]._asdict() if self.certain else {}
+        return replace(layout, certain=found.get(name, ()))
 
     def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
         """A model of fitted and known components; its starts are those in the data, if not known."""

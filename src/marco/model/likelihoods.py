@@ -51,6 +51,12 @@ class Layout:
     """Whether the inputs begin with the same features as they were before."""
     num_actions: int = 0
     """How many of the last inputs are actions, by which the next classes are guessed; 0 for no guess."""
+    copied: tuple[Feature, ...] = ()
+    """The features that the inputs begin with, where these may be copies of them. The last inputs are then
+    guesses of the classes, by K."""
+    certain: tuple[int, ...] = ()
+    """The numbers of the categorical features that have always been as they are guessed: as before, or as
+    copied. There is nothing to learn of them."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
@@ -75,7 +81,7 @@ class Layout:
     @property
     def num_scores(self) -> int:
         """How many numbers score a categorical feature: one per class, and one per change."""
-        return self.num_classes + self.changes * WIDTH
+        return self.num_classes + (self.changes or bool(self.copied)) * WIDTH
 
     @property
     def num_draws(self) -> int:
@@ -86,6 +92,16 @@ class Layout:
     def num_slots(self) -> int:
         """The number of slots."""
         return self.num_categorical + bool(self.num_values)
+
+    @cached_property
+    def learned(self) -> Int[np.ndarray, " L"]:
+        """The numbers of the categorical features that are not certain."""
+        return np.setdiff1d(np.arange(self.num_categorical), self.certain).astype(int)
+
+    @property
+    def learned_slots(self) -> Int[np.ndarray, " networks"]:
+        """The slots of which there is something to learn."""
+        return np.append(self.learned, [self.num_categorical] * bool(self.num_values)).astype(int)
 
     @cached_property
     def slot_names(self) -> tuple[str, ...]:
@@ -130,12 +146,28 @@ class Layout:
         return jnp.round(jnp.matmul(row, weight, precision="highest") + shift)
 
     def near(self, x: Float[Array, " in"]) -> Bool[Array, "F near K"] | None:
-        """Which class is how far from the present one, from -REACH to REACH; None without `changes`."""
-        if not (self.changes and self.categorical):
+        """Which class is how far from the present, or copied, one, from -REACH to REACH; None without one."""
+        if not ((self.changes or self.copied) and self.categorical):
             return None
-        now = self.class_numbers(x[: total_width(self.features)])
+        if self.copied:
+            now = jnp.round(x[-self.num_categorical :] * self.num_classes)
+        else:
+            now = self.class_numbers(x[: total_width(self.features)])
         apart = np.arange(self.num_classes) - now[:, None]
         return apart[:, None, :] == np.arange(-REACH, REACH + 1)[:, None]
+
+    def possible(self, seen: Bool[Array, "F K"]) -> Bool[Array, "F K"]:
+        """The classes that may be drawn: those that were seen and, of what is certain, all."""
+        return seen.at[np.array(self.certain, int)].set(True) if self.certain else seen
+
+    def with_certain(
+        self, scores: Float[Array, "L K"], near: Bool[Array, "F near K"] | None
+    ) -> Float[Array, "F K"]:
+        """The scores of all categorical features: of those that are certain, one class alone is possible."""
+        if not self.certain:
+            return scores
+        assert near is not None
+        return jnp.where(near[:, REACH], 0.0, IMPOSSIBLE).at[self.learned].set(scores)
 
     def split(self, row: Float[Array, "*batch dimensions"]) -> Targets:
         """Decode a row into classes and values."""

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from marco.model.config import PredictorConfig, PredictorName
 from marco.model.likelihoods import (
+    REACH,
     Layout,
     Prediction,
     Targets,
@@ -82,9 +83,9 @@ class Chain(Predictor):
     @classmethod
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Chain":
         """Draw the weights of all networks of the chain."""
-        size_in += layout.num_categorical * layout.num_classes
+        size_in += len(layout.learned) * layout.num_classes
         size_out = max(layout.num_scores if layout.categorical else 0, 2 * layout.num_values)
-        keys = jax.random.split(key, layout.num_slots)
+        keys = jax.random.split(key, layout.num_slots)[layout.learned_slots]
 
         def one(key: PRNGKeyArray) -> tuple[MLP, Dense]:
             mlp = _zero_output_mlp(key, size_in, *hidden, size_out)
@@ -97,20 +98,22 @@ class Chain(Predictor):
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
         # All factors at once: each is given the true classes before its own.
-        earlier = jnp.asarray(np.tri(self.layout.num_slots, self.layout.num_categorical, -1, np.float32))
-        known = jax.nn.one_hot(classes, self.layout.num_classes)
-        given = earlier[:, :, None] * known
+        layout, count = self.layout, len(self.layout.learned)
+        networks = len(layout.learned_slots)
+        earlier = jnp.asarray(np.tri(networks, count, -1, np.float32))
+        given = earlier[:, :, None] * jax.nn.one_hot(classes[layout.learned], layout.num_classes)
         inputs = jnp.concatenate(
-            [jnp.broadcast_to(x, (self.layout.num_slots, *x.shape)), given.reshape(len(given), -1)], axis=-1
+            [jnp.broadcast_to(x, (networks, *x.shape)), given.reshape(networks, count * layout.num_classes)],
+            axis=-1,
         )
-        out = jax.vmap(_out)((self.mlp, self.linear), inputs)
-        layout = self.layout
-        scores = add_changes(out[: layout.num_categorical], layout.near(x), layout.num_classes)
-        return Prediction(categorical(scores, seen), *self._gaussian(out[-1]))
+        out, near = jax.vmap(_out)((self.mlp, self.linear), inputs), layout.near(x)
+        scores = add_changes(out[:count], _of(near, layout.learned), layout.num_classes)
+        means = self._gaussian(out[-1] if networks else jnp.zeros(0))
+        return Prediction(categorical(layout.with_certain(scores, near), layout.possible(seen)), *means)
 
     def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
-        layout = self.layout
-        count = layout.num_categorical
+        layout, near = self.layout, self.layout.near(x)
+        learned, count = layout.learned, len(layout.learned)
         networks = (self.mlp, self.linear)
 
         def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
@@ -123,34 +126,39 @@ class Chain(Predictor):
         known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
         if count:
             of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
-            slots = (jnp.arange(count), of_classes, u[:count], seen, layout.near(x))
+            slots = (jnp.arange(count), of_classes, u[learned], seen[learned], _of(near, learned))
             known, classes = jax.lax.scan(one_class, known, slots)
+        if layout.certain:
+            assert near is not None
+            classes = jnp.argmax(near[:, REACH], axis=-1).astype(jnp.int32).at[learned].set(classes)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
         last = jax.tree.map(lambda leaf: leaf[-1], networks)
         row = jnp.concatenate([x, known.ravel()])
         mean, log_variance = self._gaussian(_out(last, row))
-        return Targets(classes, draw_values(u[count:], mean, log_variance))
+        return Targets(classes, draw_values(u[layout.num_categorical :], mean, log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
         return by_slot
 
     def choose(self, mine: Bool[Array, " units"], other: "Predictor") -> "Predictor":
+        learned = mine[self.layout.learned_slots]
         return jax.tree.map(
-            lambda own, its: jnp.where(mine.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
+            lambda own, its: jnp.where(learned.reshape(-1, *[1] * (own.ndim - 1)), own, its), self, other
         )
 
     def shrink_inputs(self, by: Float[Array, " units"], varies: Bool[Array, " in"]) -> "Predictor":
         # Not those of the linear maps, which are not what overfits.
         first, *rest = self.mlp.layers
         given = jnp.ones(first.weight.shape[1] - varies.size, bool)
-        each = by[:, None, None] * jnp.concatenate([varies, given])[:, None]
+        each = by[self.layout.learned_slots, None, None] * jnp.concatenate([varies, given])[:, None]
         size = jnp.maximum(jnp.abs(first.weight) - each, 0.0)
         shrunk = Dense(jnp.sign(first.weight) * size, first.bias)
         return Chain(MLP((shrunk, *rest)), self.linear, self.layout)
 
     def recalibrate_variance(self, by: Float[Array, " C"]) -> "Predictor":
-        count = self.layout.num_values
+        if not (count := self.layout.num_values):
+            return self
         bias = self.linear.bias.at[-1, count : 2 * count].add(by)
         return Chain(self.mlp, Dense(self.linear.weight, bias), self.layout)
 
@@ -173,7 +181,7 @@ class Factored(Predictor):
     def create(cls, key: PRNGKeyArray, size_in: int, layout: Layout, hidden: tuple[int, ...]) -> "Factored":
         """Draw the weights of both networks; one without features to predict has no layers."""
         key_categorical, key_continuous = jax.random.split(key)
-        scores = layout.num_categorical * layout.num_scores
+        scores = len(layout.learned) * layout.num_scores
         return cls(
             _zero_output_mlp(key_categorical, size_in, *hidden, scores) if scores else MLP(()),
             _zero_output_mlp(key_continuous, size_in, *hidden, 2 * layout.num_values)
@@ -186,12 +194,13 @@ class Factored(Predictor):
         self, x: Float[Array, " in"], classes: Int[Array, " F"], seen: Bool[Array, "F K"]
     ) -> Prediction:
         layout = self.layout
-        shape = (layout.num_categorical, layout.num_scores)
+        shape, near = (len(layout.learned), layout.num_scores), layout.near(x)
         both = self.categorical(x).reshape(shape) if self.categorical.layers else jnp.zeros(shape)
-        scores = add_changes(both, layout.near(x), layout.num_classes)
+        scores = add_changes(both, _of(near, layout.learned), layout.num_classes)
         out = self.continuous(x) if self.continuous.layers else jnp.zeros(0)
         mean, raw = jnp.split(out, 2)
-        return Prediction(categorical(scores, seen), mean, bounded_log_variance(raw))
+        every = categorical(layout.with_certain(scores, near), layout.possible(seen))
+        return Prediction(every, mean, bounded_log_variance(raw))
 
     def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         of_classes, of_values = jnp.split(u, [self.layout.num_categorical])
@@ -311,6 +320,10 @@ def create_predictor(
 def _out(networks: tuple[MLP, Dense], row: Float[Array, " in"]) -> Float[Array, " out"]:
     mlp, linear = networks
     return mlp(row) + linear(row)
+
+
+def _of(near: Bool[Array, "F near K"] | None, which: Int[np.ndarray, " L"]) -> Any:
+    return None if near is None else near[which]
 
 
 def _zero_output_mlp(key: PRNGKeyArray, *sizes: int) -> MLP:

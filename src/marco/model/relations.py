@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -111,7 +112,7 @@ class Habits(NamedTuple):
     ) -> "Habits":
         """Least squares over the first rows, `number` of them."""
         true = (jnp.arange(x.shape[0]) < number)[:, None]
-        now = layout.class_numbers(x[:, : total_width(layout.features)])
+        now = _class_numbers(layout.features, x)
         acted = jnp.where(true, x[:, -layout.num_actions :], 0.0)
         change = jnp.where(true, classes - now, 0.0)
         # Columns of an agent's actions add up to 1: a little is added, so that the system has one solution.
@@ -120,9 +121,66 @@ class Habits(NamedTuple):
 
     def widen(self, layout: Layout, x: Float[Array, "*rows in"]) -> Float[Array, "*rows wider"]:
         """The inputs, and the relations in the state that they make one expect."""
-        now = layout.class_numbers(x[..., : total_width(layout.features)])
+        now = _class_numbers(layout.features, x)
         guess = now + jnp.round(x[..., -layout.num_actions :] @ self.change)
         return jnp.concatenate([x, Relations(layout.features).between(guess)], axis=-1)
+
+
+class Copies(NamedTuple):
+    """Of which feature of the state each observed class is a copy, if of any: that with which it agrees most.
+
+    What agents observe is mostly a part of the state, or nothing where they do not see it. From one-hot
+    columns a network learns that for each class anew; that two features agree is one number.
+    """
+
+    source: Int[Array, " F"]
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        x: Float[Array, "rows in"],
+        classes: Int[Array, "rows F"],
+        number: Int[Array, ""],
+    ) -> "Copies":
+        """Those that agree in more of the first rows, `number` of them, than chance would have it."""
+        true = (jnp.arange(x.shape[0]) < number)[:, None]
+        now = _class_numbers(layout.copied, x)
+
+        def in_class(k: Array, excess: Float[Array, "F G"]) -> Float[Array, "F G"]:
+            one = jnp.where(true, classes == k, False).astype(jnp.float32)
+            other = jnp.where(true, now == k, False).astype(jnp.float32)
+            both = jnp.matmul(one.T, other, precision="highest") / number
+            return excess + both - jnp.outer(one.sum(0), other.sum(0)) / number**2
+
+        excess = jnp.zeros((classes.shape[-1], now.shape[-1]))
+        excess = jax.lax.fori_loop(0, layout.num_classes, in_class, excess)
+        return cls(jnp.argmax(excess, axis=-1).astype(jnp.int32))
+
+    def widen(self, layout: Layout, x: Float[Array, "*rows in"]) -> Float[Array, "*rows wider"]:
+        """The inputs, and the classes that they make one expect."""
+        guess = _class_numbers(layout.copied, x)[..., self.source]
+        return jnp.concatenate([x, guess / layout.num_classes], axis=-1)
+
+
+def guess_by(
+    layout: Layout, x: Float[Array, "rows in"], classes: Int[Array, "rows F"], number: Int[Array, ""]
+) -> Habits | Copies | None:
+    """What the classes to come are guessed by, where anything is."""
+    kind: Any = Habits if layout.num_actions else Copies if layout.copied else None
+    return kind and kind.of(layout, x, classes, number)
+
+
+def guess_width(layout: Layout) -> int:
+    """By how many columns a guess widens the inputs."""
+    if layout.num_actions:
+        return Relations(layout.features).width
+    return layout.num_categorical if layout.copied else 0
+
+
+def _class_numbers(features: tuple[Feature, ...], x: Float[Array, "*rows in"]) -> Float[Array, "*rows F"]:
+    """The classes of the features that inputs begin with."""
+    return Layout(features).class_numbers(x[..., : total_width(features)])
 
 
 def thing_and_attribute(name: str) -> tuple[str, str]:

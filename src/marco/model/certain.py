@@ -1,0 +1,52 @@
+"""What there is nothing to learn of: features that have always been as they are guessed.
+
+A food that nobody has eaten is where it was, and an agent that sees all of the state sees copies of it. Most
+environments have such features. Each saves a network in every fit and in every imagined step, and is right.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
+
+from marco.model.likelihoods import Layout
+from marco.model.rows import Data
+from marco.types import Feature, Spec, concatenate_observations
+
+LEAST_ROWS = 100
+"""From fewer nothing is certain."""
+
+
+class Certain(NamedTuple):
+    """The numbers of the categorical features of a model that are certain, by component."""
+
+    dynamics: tuple[int, ...] = ()
+    """As they were before."""
+    observation: tuple[int, ...] = ()
+    """As some feature of the state is."""
+
+
+def certain(spec: Spec, seeds: Sequence[Data]) -> Certain:
+    """Those that have always been so, in the data of every seed."""
+    each = [_of_one(spec, data) for data in seeds]
+    return Certain(
+        *(tuple(np.flatnonzero(np.all(found, axis=0)).tolist()) for found in zip(*each, strict=True))
+    )
+
+
+def _of_one(spec: Spec, data: Data) -> tuple[Bool[np.ndarray, " F"], Bool[np.ndarray, " G"]]:
+    observed = tuple(feature for agent in spec.agents for feature in agent.observation)
+    steps, timesteps = int(data.num_steps), int(data.num_timesteps)
+    now = _classes(spec.state, data.steps.state[:steps])
+    then = _classes(spec.state, data.steps.next_state[:steps])
+    shown = _classes(observed, concatenate_observations(spec, data.timesteps.observation[:timesteps]))
+    state = _classes(spec.state, data.timesteps.state[:timesteps])
+    copies = [any((seen == own).all() for own in state.T) for seen in shown.T]
+    enough = steps >= LEAST_ROWS
+    return (now == then).all(0) & enough, np.array(copies, bool) & enough
+
+
+def _classes(features: tuple[Feature, ...], rows: Any) -> Int[np.ndarray, "rows F"]:
+    return np.asarray(Layout(features).class_numbers(jnp.asarray(rows))).astype(int)
