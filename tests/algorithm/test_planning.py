@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
-from marco.algorithm.planning import NODES, can_plan, no_plan, plan, predictions
+from marco.algorithm.planning import HASTE, NODES, can_plan, no_plan, plan, predictions
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.model.environment import LearnedState
@@ -18,6 +18,7 @@ from marco.rollout import rollouts
 from marco.tabular.convert import from_environment
 from marco.tabular.estimate import count
 from marco.tabular.solver import solve
+from marco.types import TimeStep
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +91,30 @@ def test_a_run_with_a_planner_keeps_its_team_and_goes_on_from_its_checkpoint(tmp
         assert isinstance(state.policy(plan, index), ControllerPolicy) == (
             float(state.best[-1].value[index]) == best
         )
+
+
+def test_the_planned_team_collects_the_first_half_of_a_chunk(tmp_path):
+    """Acting as planned with the data before it; the exploration policy collects the rest."""
+    run = begin(tmp_path, settings(planning=20_000, samples=210, first_chunk=150, chunk=60, epsilon=0.0))
+    chunks = (state for event, state in phases(run) if event.phase == "collect" and event.iteration)
+    state = next(chunks)
+    for index, own in enumerate(run.episodes(210, since=150)):
+        model = jax.tree.map(lambda leaf, index=index: leaf[index], state.model).model
+        team = plan(model, run.episodes(150)[index], 20_000 // HASTE).policy
+        steps = np.asarray(own.mask).sum(0)
+        first = np.cumsum(steps) <= 30
+        assert 8 <= first.sum() < len(steps)  # at most three steps each
+        agrees = [follows(team, jax.tree.map(lambda leaf, b=b: leaf[:, b], own)) for b in range(len(steps))]
+        assert np.all(np.array(agrees)[first])
+        assert not np.all(agrees)
+
+
+def follows(policy, episode):
+    """Whether a team without chance would have acted as was acted."""
+    memory = policy.start()
+    for t in range(int(np.asarray(episode.mask).sum())):
+        shown = TimeStep(*(getattr(episode, name, [None] * 9)[t] for name in TimeStep._fields))
+        memory, chance = policy(memory, shown)
+        if not np.array_equal(np.argmax(chance, -1), episode.actions[t]):
+            return False
+    return True

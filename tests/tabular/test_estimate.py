@@ -6,7 +6,7 @@ import pytest
 
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
-from marco.tabular.estimate import Prior, count, estimate, prior_weight
+from marco.tabular.estimate import Prior, count, estimate, prior_share
 from marco.tabular.library import load
 from marco.tabular.policies import value
 from marco.tabular.solver import solve
@@ -103,8 +103,41 @@ def test_a_true_prior_counts_for_many_visits_and_a_wrong_one_for_few():
     exact = estimate(count(ENV.spec, played(20_000, seed=2)))
     true = Prior(exact.G[: counts.end], exact.R[: counts.end])
     wrong = Prior(np.roll(true.G, 3, axis=-1), true.R)
-    assert prior_weight(counts, true) >= 32.0
-    assert prior_weight(counts, wrong) <= 2.0  # a pair has some 40 visits
+    assert prior_share(counts, true).mean() > 0.5  # more than the 22 visits of a pair
+    assert prior_share(counts, wrong).mean() < 0.15  # less than 4 visits
+
+
+def test_a_prior_wrong_about_one_pair_is_believed_about_the_others():
+    """As networks are: right about the many opened doors, and half deaf where both listen."""
+    counts = count(ENV.spec, played(500, seed=3))
+    exact = estimate(count(ENV.spec, played(20_000, seed=2)))
+    said = exact.G[: counts.end].copy()
+    both_listen = 0
+    stays = counts.after == np.arange(counts.end)[:, None]
+    heard = stays & (counts.n.sum((0, 1)) > 0.0) & (counts.seen > 0)
+    said[:, both_listen] = heard / heard.sum(-1, keepdims=True)  # every growl as likely as any other
+    deaf = Prior(said, exact.R[: counts.end])
+    share = prior_share(counts, deaf)
+    assert share[:, both_listen].max() < 0.1
+    assert share[:, 1:].min() > 0.5
+    right = exact.G[: counts.end, both_listen].max(-1)  # both hear the growl from where the tiger is: 0.7225
+    assert estimate(counts, deaf).G[: counts.end, both_listen].max(-1) == pytest.approx(right, abs=0.1)
+
+
+def test_a_pair_visited_once_is_told_by_the_others():
+    """One visit says nothing of a prior: how good it is elsewhere, decides."""
+    one, many = np.array([[1.0, 0.0]]), np.array([[20.0, 20.0]])
+    said = np.array([[0.5, 0.5]])
+
+    def share(n, said):
+        visits = np.zeros((len(n), 1))
+        shape = count(ENV.spec, by_hand())._replace(n=n[:, None], states=np.zeros((len(n), 1)))
+        return prior_share(shape, Prior(said[:, None], visits))[:, 0]
+
+    good = share(np.concatenate([one, *[many] * 20]), np.repeat(said, 21, axis=0))
+    bad = share(np.concatenate([one, *[many] * 20]), np.repeat([[0.95, 0.05]], 21, axis=0))
+    assert good[0] > 0.9
+    assert bad[0] < good[0] - 0.2
 
 
 def test_many_states_are_not_counted():

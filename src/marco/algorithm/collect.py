@@ -1,6 +1,7 @@
 """Collecting real episodes: who acts, for how many steps, and the metrics of a chunk."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,36 @@ def collectors(
                 return ViewedPolicy(StateAsObservation(acting), view, spec)
 
     return jax.vmap(one)(teams, explorers, epsilon)
+
+
+def collect_until(
+    keys_of: Callable[[int], Key[Array, " S"]],
+    env: Environment | HostWorld,
+    policies: Policy,
+    dataset: Dataset,
+    samples: Int[np.ndarray, " S"],
+    chunk: int,
+) -> Iterator[int]:
+    """Collect up to so many samples of each seed; how many there are at least, before every batch.
+
+    `keys_of` gives the keys of a batch or, with simulators, of an episode by its place. A seed that has more
+    samples already is not waited for.
+    """
+
+    def missing() -> Int[np.ndarray, " S"]:
+        return np.maximum(samples - dataset.samples, 0)
+
+    if isinstance(env, Simulators) and missing().any():
+        total = int(samples[0])
+        yield total - int(missing()[0])
+        with closing(
+            collect_side_by_side(lambda at: keys_of(at)[0], env, policies, dataset, total)
+        ) as played:
+            yield from (total - int(left[0]) for _ in played if (left := missing()).any())
+        return
+    while (left := missing()).any():
+        yield int((samples - left)[left > 0].min())
+        collect_missing(keys_of(dataset.chunks), env, policies, dataset, left, chunk)
 
 
 def collect_missing(
@@ -114,16 +145,8 @@ def episode_limits(missing: int, chunk: int, spec: Spec) -> Int[np.ndarray, " B"
     return limits.astype(np.int32)
 
 
-def compile_collection(
-    env: Environment,
-    config: MarcoConfig,
-    view: View,
-    team: TrainingState,
-    explorer: TrainingState,
-    seeds: int,
-) -> None:
+def compile_collection(env: Environment, config: MarcoConfig, policies: Policy, seeds: int) -> None:
     """Compile what `collect_missing` plays a batch by. Nothing is played."""
-    policies = collectors(config.collector, config, env.spec, view, team, explorer)
     keys = stack_seeds([jax.random.key(0)] * seeds)
     limits = [episode_limits(0, config.chunk, env.spec)] * seeds
     _play_batch.lower(keys, env, policies, jnp.asarray(np.stack(limits))).compile()

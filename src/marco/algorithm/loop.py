@@ -5,20 +5,20 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from marco.algorithm.collect import (
     chunk_metrics,
-    collect_missing,
-    collect_side_by_side,
+    collect_until,
     collectors,
     uncertainty_warnings,
 )
@@ -29,7 +29,14 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
-from marco.algorithm.planning import can_plan, evaluate_plans, planned_beside, planned_like
+from marco.algorithm.planning import (
+    can_plan,
+    evaluate_plans,
+    planned_beside,
+    planned_collectors,
+    planned_like,
+    planned_on_the_way,
+)
 from marco.algorithm.state import MarcoState, Stream
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, known_of
@@ -161,33 +168,33 @@ class Marco:
         who = config.collector if iteration else "random"
         view = self.view(before)
         policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
-        for missing in self._collected(policy, phase.samples):
-            progress = 1.0 - missing / (phase.samples - before)
-            yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
+        everybody = np.full(len(self.seeds), phase.samples)
+        keys_of = partial(self._keys, stream=Stream.COLLECT)
+        for acting, until in (*self._planned_share(phase, before, state), (policy, everybody)):
+            for done in collect_until(keys_of, self.env, acting, self.dataset, until, config.chunk):
+                progress = max(0, done - before) / (phase.samples - before)
+                yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
         chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
         warnings = uncertainty_warnings(metrics, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
-    def _collected(self, policy: Policy, samples: int) -> Iterator[int]:
-        """Collect up to so many samples; how many are missing, before every batch."""
+    def _planned_share(
+        self, phase: Phase, before: int, state: MarcoState
+    ) -> Iterator[tuple[Policy, Int[np.ndarray, " S"]]]:
+        """The planner's teams so far collect the first half of a chunk, where there are any.
 
-        def missing() -> Any:
-            return samples - self.dataset.samples
+        The exploration policy sees the state, and never does what only agents who do not see it need to do:
+        listen, ask, go and look.
+        """
+        if before and self.planner_collects(before):
+            plans = planned_on_the_way(state.model, self.episodes(before), self.config.planning)
+            half = np.where([one is None for one in plans], before, (before + phase.samples) // 2)
+            yield planned_collectors(self.env.spec, plans, self.config.epsilon), half
 
-        if isinstance(self.env, Simulators) and missing().max() > 0:
-            yield int(missing().max())
-            played = collect_side_by_side(self._collection_key, self.env, policy, self.dataset, samples)
-            with closing(played):
-                yield from (left for _ in played if (left := int(missing().max())) > 0)
-            return
-        while missing().max() > 0:
-            yield int(missing().max())
-            keys = self._keys(self.dataset.chunks, Stream.COLLECT)
-            collect_missing(keys, self.env, policy, self.dataset, missing(), self.config.chunk)
-
-    def _collection_key(self, place: int) -> PRNGKeyArray:
-        return self._keys(place, Stream.COLLECT)[0]
+    def planner_collects(self, samples: int) -> bool:
+        """Whether the planner's teams take part in the collection after so many samples."""
+        return self.config.collector == "explorer" and self._plans(samples)
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
@@ -302,7 +309,7 @@ class Marco:
             return state
         spec = self.spec(phase.samples)
         best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, spec)
-        if self._plans(phase):
+        if self._plans(phase.samples):
             best = (*best, planned_like(spec, len(self.seeds)))
         return state._replace(best=best, imagined=Imagined(*[jnp.zeros(len(self.seeds))] * 3))
 
@@ -323,15 +330,15 @@ class Marco:
 
     def _planning(self, phase: Phase, models: Any) -> AbstractContextManager[Any]:
         """The planner at work beside the last training; None where it cannot or need not plan."""
-        if not self._plans(phase):
+        if not self._plans(phase.samples):
             return nullcontext()
         return planned_beside(models, self.episodes(phase.samples), self.config.planning)
 
-    def _plans(self, phase: Phase) -> bool:
+    def _plans(self, samples: int) -> bool:
         """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""
-        plan = self.plan(phase.samples)
+        plan = self.plan(samples)
         learned = isinstance(plan.view, Centralised) and not plan.known
-        return bool(self.config.planning) and learned and can_plan(self.spec(phase.samples))
+        return bool(self.config.planning) and learned and can_plan(self.spec(samples))
 
     def _units(self, phase: Phase) -> Units:
         """What all real data so far are measured in; the learners that train in their model keep to it."""

@@ -23,6 +23,7 @@ from marco.learners.parallel import evaluate_all, stack_seeds
 from marco.learners.restarts import Best, RestartKeys
 from marco.model.components import Component, Known, Model
 from marco.model.environment import ModelEnvironment
+from marco.policies.base import EpsilonGreedy, Policy
 from marco.policies.controller import FAR, ControllerPolicy
 from marco.tabular.estimate import Counts, Prior, count, estimate
 from marco.tabular.policies import Team
@@ -38,6 +39,9 @@ ROWS = 4_000_000
 """The most triples (s, a, s') of which the model is asked."""
 UNLIKELY = 0.01
 """A predicted probability below which an outcome that never occurred is left out."""
+
+HASTE = 10
+"""For a chunk of data the planner searches so many times shorter than for the last team."""
 
 NEVER = Event()
 """Somebody always waits."""
@@ -85,23 +89,36 @@ def plan(model: Model, episodes: Episode, effort: int, left: Event = NEVER) -> P
     return None if policy is None else Plan(policy, found.lower, found.optimal)
 
 
+def planned_on_the_way(envs: ModelEnvironment, episodes: Sequence[Episode], effort: int) -> list[Plan | None]:
+    """A plan for every seed, to collect by: searched for more hastily than the last one."""
+    return _plan_all(envs, episodes, effort // HASTE)
+
+
+def _plan_all(
+    envs: ModelEnvironment, episodes: Sequence[Episode], effort: int, left: Event = NEVER
+) -> list[Plan | None]:
+    models = [jax.tree.map(lambda leaf, i=i: leaf[i], envs).models[0] for i in range(len(episodes))]
+    pairs = zip(models, episodes, strict=True)
+    return [None if left.is_set() else plan(model, real, effort, left) for model, real in pairs]
+
+
 @contextmanager
 def planned_beside(
     envs: ModelEnvironment, episodes: Sequence[Episode], effort: int
 ) -> Iterator[Future[list[Plan | None]]]:
     """Plan for every seed in a thread, while something else goes on; it has ended when this is left."""
     left = Event()
-
-    def plans() -> list[Plan | None]:
-        models = [jax.tree.map(lambda leaf, i=i: leaf[i], envs).models[0] for i in range(len(episodes))]
-        pairs = zip(models, episodes, strict=True)
-        return [None if left.is_set() else plan(model, real, effort, left) for model, real in pairs]
-
     with ThreadPoolExecutor(1) as thread:
         try:
-            yield thread.submit(plans)
+            yield thread.submit(_plan_all, envs, episodes, effort, left)
         finally:
             left.set()
+
+
+def planned_collectors(spec: Spec, plans: Sequence[Plan | None], epsilon: float) -> Policy:
+    """The planned teams, with some random actions."""
+    policy = stack_seeds([no_plan(spec) if one is None else one.policy for one in plans])
+    return jax.vmap(EpsilonGreedy)(policy, jnp.full(len(plans), epsilon))
 
 
 def evaluate_plans(keys: RestartKeys, envs: ModelEnvironment, plans: Sequence[Plan | None]) -> Best:

@@ -13,9 +13,10 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from marco.algorithm.collect import chunk_metrics, compile_collection
+from marco.algorithm.collect import chunk_metrics, collectors, compile_collection
 from marco.algorithm.events import Event, PhaseName
 from marco.algorithm.loop import Events, Marco, phases
+from marco.algorithm.planning import planned_collectors
 from marco.algorithm.state import MarcoState
 from marco.checks import cores
 from marco.environments.base import Environment
@@ -74,8 +75,13 @@ def _rehearsals(
 def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
     """No step is taken: what would take them is compiled, and the metrics are those of no steps."""
     env, config, view = marco.env, marco.config, marco.view(marco.config.first_chunk)
+    seeds = len(marco.seeds)
     if isinstance(env, Environment):
-        compile_collection(env, config, view, blank.team, blank.explorer, len(marco.seeds))
+        policies = [collectors(config.collector, config, env.spec, view, blank.team, blank.explorer)]
+        if marco.planner_collects(config.first_chunk):
+            policies.append(planned_collectors(env.spec, [None] * seeds, config.epsilon))
+        for policy in policies:
+            compile_collection(env, config, policy, seeds)
     nothing = [own._replace(mask=jnp.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
     chunk_metrics(config, env.spec, view, blank.model, nothing)
 

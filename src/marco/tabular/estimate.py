@@ -18,6 +18,8 @@ VISITS = 10
 """Real steps per state, on average, below which counts say too little."""
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 """How many visits the learned model may be worth."""
+ROUNDS = 30
+"""Rounds in which the weights that suit all pairs are found."""
 
 GRID = 0.02
 """Estimated probabilities are rounded to multiples of it before planning."""
@@ -121,18 +123,17 @@ def estimate(counts: Counts, prior: Prior | None = None) -> Dynamics:
     """The problem as the planner takes it.
 
     A start state is added, whose one step shows the first observation: the tables have one step more than an
-    episode. With a prior, the counts and what it predicts are mixed as if it had seen some visits itself; how
-    many, is chosen by the likelihood of every real step given all the others.
+    episode. With a prior, the counts and what it predicts are mixed as if it had seen some visits itself.
     """
     states, joint, width = counts.n.shape
     visits = counts.visits
     G, R = np.zeros((states + 3, joint, width)), np.zeros((states + 3, joint))
-    weight = 0.0 if prior is None else prior_weight(counts, prior)
-    total = np.maximum(visits + weight, 1e-12)
+    total = np.maximum(visits, 1.0)
     G[:states], R[:states] = counts.n / total[..., None], counts.reward_sum / total
     if prior is not None:
-        G[:states] += weight * prior.G / total[..., None]
-        R[:states] += weight * prior.R / total
+        share = prior_share(counts, prior)
+        G[:states] += share[..., None] * (prior.G - G[:states])
+        R[:states] += share * (prior.R - R[:states])
     end, unknown = states, states + 1
     untried = np.zeros(R.shape, bool)
     untried[:states], untried[unknown] = visits == 0.0, True
@@ -152,16 +153,43 @@ def estimate(counts: Counts, prior: Prior | None = None) -> Dynamics:
     )
 
 
-def prior_weight(counts: Counts, prior: Prior) -> float:
-    """How many visits the prior is worth: so that each real step is likeliest given all the others."""
-    where = np.nonzero(counts.n)
-    often, said, visits = counts.n[where], prior.G[where], counts.visits[where[:2]]
+def prior_share(counts: Counts, prior: Prior) -> Float[np.ndarray, "S JA"]:
+    """The share of the prior in the estimate of each pair; 0 for those that were never tried.
 
-    def likelihood(weight: float) -> float:
-        others = np.maximum(often - 1.0 + weight * said, 1e-9) / np.maximum(visits - 1.0 + weight, 1e-9)
-        return float(np.sum(often * np.log(others)))
+    The prior is worth w visits of a pair. How likely each w is, is told by the real steps of the pair, each
+    given all the others; and where these are few, by how often that w suits the other pairs. A network may be
+    right about most pairs and wrong about a rare one: then counts are believed there alone.
+    """
+    visits = counts.visits
+    tried = np.nonzero(visits)
+    likely = _likely_weights(counts.n[tried], prior.G[tried])
+    weights = np.asarray(WEIGHTS)
+    share = np.zeros(visits.shape)
+    share[tried] = np.sum(likely * weights / (visits[tried][:, None] + weights), axis=-1)
+    return share
 
-    return max(WEIGHTS, key=likelihood)
+
+def _likely_weights(
+    n: Float[np.ndarray, "pairs M"], said: Float[np.ndarray, "pairs M"]
+) -> Float[np.ndarray, "pairs weights"]:
+    """How probable each weight is for each pair, by expectation and maximisation over all of them."""
+    log_likelihood = np.stack([_left_out(n, said, weight) for weight in WEIGHTS], axis=-1)
+    often = np.full(len(WEIGHTS), 1.0 / len(WEIGHTS))
+    for _ in range(ROUNDS):
+        score = log_likelihood + np.log(often)
+        likely = np.exp(score - score.max(-1, keepdims=True))
+        likely /= likely.sum(-1, keepdims=True)
+        often = np.maximum(likely.mean(0), 1e-6)
+    return likely
+
+
+def _left_out(
+    n: Float[np.ndarray, "pairs M"], said: Float[np.ndarray, "pairs M"], weight: float
+) -> Float[np.ndarray, " pairs"]:
+    """The log-likelihood of every real step of a pair given its others, and a prior worth `weight` visits."""
+    others = np.maximum(n.sum(-1, keepdims=True) - 1.0 + weight, 1e-3)
+    chance = np.clip((n - 1.0 + weight * said) / others, 1e-6, 1.0)
+    return np.sum(n * np.log(np.where(n > 0.0, chance, 1.0)), axis=-1)
 
 
 def _rounded(G: Float[np.ndarray, "S JA M"]) -> Float[np.ndarray, "S JA M"]:
