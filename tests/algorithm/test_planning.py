@@ -18,7 +18,7 @@ from marco.rollout import rollouts
 from marco.tabular.convert import from_environment
 from marco.tabular.estimate import count
 from marco.tabular.solver import solve
-from marco.types import TimeStep
+from marco.types import TimeStep, previous_actions
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,34 @@ def test_a_run_with_a_planner_keeps_its_team_and_goes_on_from_its_checkpoint(tmp
         )
 
 
+HALF = {"samples": 210, "first_chunk": 150, "chunk": 60, "epsilon": 0.0, "team_share": 0.5}
+
+
+def test_without_a_plan_the_trained_team_collects_the_first_half_of_a_chunk(tmp_path):
+    """And what it earned is told; a team that would only collect is not trained where planned ones do."""
+    config = settings(team_steps=40, **HALF)
+    found = {event.phase: (event, state) for event, state in phases(begin(tmp_path / "a", config))}
+    (event, state), run, others = found["collect"], begin(tmp_path / "a", config), []
+    for index, own in enumerate(run.episodes(210, since=150)):
+        learner = jax.tree.map(lambda leaf, index=index: leaf[index], state.team.learner)
+        steps = np.asarray(own.mask).sum(0)
+        first = np.cumsum(steps) <= 30
+        each = [jax.tree.map(lambda leaf, b=b: leaf[:, b], own) for b in range(len(steps))]
+        agrees = np.array([follows(config.team.greedy(learner), one) for one in each])
+        assert np.all(agrees[first])
+        others.append(agrees[~first].all())
+        earned = [float(one.undiscounted_return) for one, early in zip(each, first, strict=True) if early]
+        over = [bool((one.terminated | one.truncated).any()) for one in each][: len(earned)]
+        expected = np.mean([value for value, whole in zip(earned, over, strict=True) if whole])
+        np.testing.assert_allclose(event.metrics["team_return"][index], expected, rtol=1e-6)
+    assert not all(others)  # the exploration policy need not differ from the team, but mostly does
+    planned = phases(begin(tmp_path / "b", settings(team_steps=40, planning=2_000, **HALF)))
+    assert all("model_steps" not in event.metrics for event, _ in planned if event.phase == "team")
+
+
 def test_the_planned_team_collects_the_first_half_of_a_chunk(tmp_path):
     """Acting as planned with the data before it; the exploration policy collects the rest."""
-    run = begin(tmp_path, settings(planning=20_000, samples=210, first_chunk=150, chunk=60, epsilon=0.0))
+    run = begin(tmp_path, settings(planning=20_000, **HALF))
     chunks = (state for event, state in phases(run) if event.phase == "collect" and event.iteration)
     state = next(chunks)
     for index, own in enumerate(run.episodes(210, since=150)):
@@ -111,9 +136,13 @@ def test_the_planned_team_collects_the_first_half_of_a_chunk(tmp_path):
 
 def follows(policy, episode):
     """Whether a team without chance would have acted as was acted."""
-    memory = policy.start()
+    memory, before = policy.start(), previous_actions(episode)
     for t in range(int(np.asarray(episode.mask).sum())):
-        shown = TimeStep(*(getattr(episode, name, [None] * 9)[t] for name in TimeStep._fields))
+        shown = {
+            name: jnp.asarray(getattr(episode, name)[t]) for name in ("state", "observation", "available")
+        }
+        nothing = dict.fromkeys(TimeStep._fields)
+        shown = TimeStep(**(nothing | shown | {"previous_actions": jnp.asarray(before[t])}))
         memory, chance = policy(memory, shown)
         if not np.array_equal(np.argmax(chance, -1), episode.actions[t]):
             return False

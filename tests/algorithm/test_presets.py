@@ -32,14 +32,25 @@ def test_by_default_every_other_team_is_vdn_and_explores_for_a_third_as_long():
     most = 1_000 * 32 * 6  # updates, episodes each, steps each
     assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
     assert [team.epsilon_anneal_steps for team in config.restarts] == [3 * most // 10, most // 10] * 2
-    assert config.team == config.restarts[0]
+    assert (config.team.mixer, config.team_steps, config.team_share) == ("vdn", 50_000, 0.5)
 
 
 @pytest.mark.parametrize(("learner", "tenths"), [("iql", 3), ("qmix", 3), ("vdn", 1)])
 def test_a_learner_chosen_by_name_is_that_of_all_teams(learner, tenths):
     config = MarcoConfig.preset("default", SWITCH, learner=learner, final_updates=1_000)
-    assert config.restarts == (config.team,) * 4
-    assert (config.team.mixer, config.team.epsilon_anneal_steps) == (learner, tenths * 1_000 * 32 * 6 // 10)
+    assert len(config.restarts) == 4
+    for team in config.restarts:
+        assert (team.mixer, team.epsilon_anneal_steps) == (learner, tenths * 1_000 * 32 * 6 // 10)
+    assert (config.team.mixer, config.team.epsilon_anneal_steps) == (learner, 10_000)
+
+
+def test_the_team_of_the_refits_follows_the_learner_by_name():
+    """Where episodes are long, fewer make up an update."""
+    reference = MarcoConfig.preset("default", REFERENCE)
+    assert (reference.team.mixer, reference.team.episodes_per_update) == ("vdn", 8)
+    mappo = MarcoConfig.preset("default", SWITCH, learner="mappo")
+    assert isinstance(mappo.team, MAPPO)
+    assert mappo.restarts == (replace(mappo.team, episodes_per_update=128),)
 
 
 def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get_patience():
@@ -49,7 +60,7 @@ def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get
         assert model.reward.training.patience == model.termination.training.patience == 20
         assert model.training.patience == 5
     assert (len(reference.restarts), reference.bonus) == (1, "variance")
-    assert isinstance(reference.team, MAPPO)
+    assert isinstance(reference.restarts[0], MAPPO)
     assert (switch.samples, switch.chunk) == (2_000, 500)
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
 
@@ -72,7 +83,7 @@ def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
 def test_what_a_preset_derives_follows_the_changes():
     config = MarcoConfig.preset("default", SWITCH, samples=10_000, **{"team.learning_rate": 5e-4})
     assert (config.samples, config.chunk, config.first_chunk) == (10_000, 1_000, 1_000)
-    assert {team.learning_rate for team in config.restarts} == {5e-4}
+    assert {team.learning_rate for team in (config.team, *config.restarts)} == {5e-4}
     assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
     mine = QLearner("iql", learning_rate=1e-2)
     assert MarcoConfig.preset("default", SWITCH, team=mine).restarts == (mine,) * 4

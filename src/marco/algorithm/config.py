@@ -40,6 +40,9 @@ class MarcoConfig:
     """How often an imagined episode draws the ensemble member that generates it."""
     collector: Collector = "explorer"
     """Who collects the later chunks: the exploration policy or, as an ablation, another."""
+    team_share: float = 0.0
+    """The share of each later chunk that the team so far collects in its stead: the planned one, where there
+    is one, else that of the refits."""
     epsilon: float = 0.1
     """The probability of a random action while collecting."""
     lam: float = 2.0
@@ -78,7 +81,7 @@ class MarcoConfig:
         for name in ("explorer_steps", "team_steps", "lam", "planning"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        for name in ("epsilon", "demonstrations"):
+        for name in ("epsilon", "demonstrations", "team_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
         if self.collector == "team" and self.team_steps == 0:

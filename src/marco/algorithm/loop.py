@@ -21,6 +21,7 @@ from marco.algorithm.collect import (
     collect_until,
     collectors,
     uncertainty_warnings,
+    whole_return,
 )
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
@@ -32,6 +33,7 @@ from marco.algorithm.limits import check_data_and_model, check_known, check_samp
 from marco.algorithm.planning import (
     can_plan,
     evaluate_plans,
+    few_enough,
     planned_beside,
     planned_collectors,
     planned_like,
@@ -170,31 +172,56 @@ class Marco:
         policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
         everybody = np.full(len(self.seeds), phase.samples)
         keys_of = partial(self._keys, stream=Stream.COLLECT)
-        for acting, until in (*self._planned_share(phase, before, state), (policy, everybody)):
+        parts = [*self._team_share(phase, before, state), (policy, everybody)]
+        for acting, until in parts:
             for done in collect_until(keys_of, self.env, acting, self.dataset, until, config.chunk):
                 progress = max(0, done - before) / (phase.samples - before)
                 yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
         chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
+        if teams := [until > before for _, until in parts[:-1]]:
+            played = zip(np.any(teams, axis=0), self.episodes(self._half(phase), before), strict=True)
+            metrics["team_return"] = [whole_return(own) if any_ else None for any_, own in played]
         warnings = uncertainty_warnings(metrics, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
-    def _planned_share(
+    def _team_share(
         self, phase: Phase, before: int, state: MarcoState
     ) -> Iterator[tuple[Policy, Int[np.ndarray, " S"]]]:
-        """The planner's teams so far collect the first half of a chunk, where there are any.
+        """The teams so far collect the first part of a chunk: planned ones, where there are any.
 
         The exploration policy sees the state, and never does what only agents who do not see it need to do:
-        listen, ask, go and look.
+        listen, ask, go and look. And it may lead away from what a team will meet.
         """
-        if before and self.planner_collects(before):
+        until = self._half(phase) if before and self.config.collector == "explorer" else before
+        if until == before:
+            return
+        if self.planner_collects(before):
             plans = planned_on_the_way(state.model, self.episodes(before), self.config.planning)
-            half = np.where([one is None for one in plans], before, (before + phase.samples) // 2)
-            yield planned_collectors(self.env.spec, plans, self.config.epsilon), half
+            planned = np.where([one is None for one in plans], before, until)
+            yield planned_collectors(self.env.spec, plans, self.config.epsilon), planned
+        if self.trains_teams(before):
+            view, spec = self.view(before), self.env.spec
+            policy = collectors("team", self.config, spec, view, state.team, state.explorer)
+            yield policy, np.full(len(self.seeds), until)
 
     def planner_collects(self, samples: int) -> bool:
-        """Whether the planner's teams take part in the collection after so many samples."""
-        return self.config.collector == "explorer" and self._plans(samples)
+        """Whether planned teams may take part in the collection after so many samples."""
+        return bool(self.config.team_share) and self.config.collector == "explorer" and self._plans(samples)
+
+    def _half(self, phase: Phase) -> int:
+        """Up to how many samples the team so far collects in a phase."""
+        before = self.config.schedule[phase.iteration - 1]
+        return before + int(self.config.team_share * (phase.samples - before))
+
+    def trains_teams(self, samples: int) -> bool:
+        """Whether a team is trained after a refit. Not where it would collect, and planned ones do."""
+        if not self.config.team_steps:
+            return False
+        only_collects = bool(self.config.team_share and self.config.restarts)
+        return not (
+            only_collects and self._plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
+        )
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
@@ -210,7 +237,7 @@ class Marco:
     def train_team(self, phase: Phase, state: MarcoState) -> Events:
         """Line 7: train Q_theta inside the model."""
         config = self.config
-        if not config.team_steps:
+        if not self.trains_teams(phase.samples):
             yield _event(phase, {}), state
             return
         yield _event(phase, {}, 0.0), state

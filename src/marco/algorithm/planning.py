@@ -79,14 +79,25 @@ def plan(model: Model, episodes: Episode, effort: int, left: Event = NEVER) -> P
     `effort` limits the search; it ends at once when nobody waits for it any more.
     """
     spec = model.spec
-    counts = count(spec, episodes) if can_plan(spec) else None
-    if counts is None or max(counts.num_observations) > OBSERVATIONS:
-        return None
-    if int((counts.visits > 0.0).sum()) * len(counts.states) > ROWS:
+    counts = _few(spec, episodes)
+    if counts is None:
         return None
     found = _solve(estimate(counts, predictions(model, counts)), spec.horizon + 1, effort, left)
     policy = _policy(spec, counts, found.team)
     return None if policy is None else Plan(policy, found.lower, found.optimal)
+
+
+def few_enough(spec: Spec, episodes: Sequence[Episode]) -> bool:
+    """Whether the states met in the episodes of every seed are few enough for a plan."""
+    return all(_few(spec, own) is not None for own in episodes)
+
+
+def _few(spec: Spec, episodes: Episode) -> Counts | None:
+    """What was counted; None if it is too much."""
+    counts = count(spec, episodes) if can_plan(spec) else None
+    if counts is None or max(counts.num_observations) > OBSERVATIONS:
+        return None
+    return counts if int((counts.visits > 0.0).sum()) * len(counts.states) <= ROWS else None
 
 
 def planned_on_the_way(envs: ModelEnvironment, episodes: Sequence[Episode], effort: int) -> list[Plan | None]:

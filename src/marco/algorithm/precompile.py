@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from marco.algorithm.collect import chunk_metrics, collectors, compile_collection
+from marco.algorithm.config import Collector
 from marco.algorithm.events import Event, PhaseName
 from marco.algorithm.loop import Events, Marco, phases
 from marco.algorithm.planning import planned_collectors
@@ -77,7 +78,9 @@ def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
     env, config, view = marco.env, marco.config, marco.view(marco.config.first_chunk)
     seeds = len(marco.seeds)
     if isinstance(env, Environment):
-        policies = [collectors(config.collector, config, env.spec, view, blank.team, blank.explorer)]
+        whose: list[Collector] = [config.collector]
+        whose += ["team"] if config.team_share and marco.trains_teams(config.first_chunk) else []
+        policies = [collectors(who, config, env.spec, view, blank.team, blank.explorer) for who in whose]
         if marco.planner_collects(config.first_chunk):
             policies.append(planned_collectors(env.spec, [None] * seeds, config.epsilon))
         for policy in policies:

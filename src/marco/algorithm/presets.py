@@ -22,11 +22,17 @@ class Given(NamedTuple):
     """What a preset derives other settings from; None where the preset chooses."""
 
     learner: LearnerName | None
-    team: Learner | None = None
+    of_team: Changes
     mixer: bool = False
     """Whether the mixer of the team was chosen by hand."""
     samples: int | None = None
     final_updates: int | None = None
+
+    def changed(self, team: Learner) -> Learner:
+        """A team's learner with what was changed by hand."""
+        whole: Learner = self.of_team.get("team", team)
+        parts = {name: value for name, value in self.of_team.items() if name != "team"}
+        return apply_changes(whole, {name.removeprefix("team."): parts[name] for name in parts}, "team.")
 
 
 def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig:
@@ -42,10 +48,8 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     check_numbers("MarcoConfig", changes)
     learner = changes.pop("learner", None)
     by_hand = bool({"team", "team.mixer"} & set(changes)) or learner is not None
-    given = Given(learner, None, by_hand, changes.get("samples"), changes.get("final_updates"))
     of_team = {name: value for name, value in changes.items() if name.split(".")[0] == "team"}
-    if of_team:
-        given = given._replace(team=apply_changes(build(spec, given), of_team).team)
+    given = Given(learner, of_team, by_hand, changes.get("samples"), changes.get("final_updates"))
     return apply_changes(build(spec, given), changes)
 
 
@@ -91,7 +95,7 @@ def _paper(spec: Spec, given: Given) -> MarcoConfig:
         samples=total,
         first_chunk=chunk,
         chunk=chunk,
-        team=given.team or make_learner("paper", spec, given.learner),
+        team=given.changed(make_learner("paper", spec, given.learner)),
         explorer=QLearner("qmix" if continuous else "vdn"),
         model=paper_model(spec),
         explorer_steps=50_000 if continuous else 100_000,
@@ -110,23 +114,27 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     total = (20_000 if continuous else 2_000) if given.samples is None else given.samples
     chunk = total // 4 if continuous else max(500, total // 10)
     chunk = min(total, max(chunk, LEAST_EPISODES * spec.horizon))
-    team = given.team or make_learner("free-samples", spec, given.learner)
-    gradients = isinstance(team, MAPPO)
+    last = given.of_team.get("team") or make_learner("free-samples", spec, given.learner)
+    gradients = isinstance(last, MAPPO)
     final_updates = given.final_updates or (3_000 if gradients else 4_000)
-    if isinstance(team, QLearner) and given.team is None:
-        team = _imagined(team, final_updates * spec.horizon)
+    if isinstance(last, QLearner) and "team" not in given.of_team:
+        last = _imagined(last, final_updates * spec.horizon)
+    last = given.changed(last)
+    steps = 30_000 if continuous else 50_000
     return MarcoConfig(
         samples=total,
         first_chunk=chunk,
         chunk=chunk,
-        team=team,
+        team=given.changed(_on_the_way(last if given.mixer else None, spec)),
         explorer=_explorer(),
         model=default_model(spec),
         bonus="variance" if continuous else "standard-deviation",
-        explorer_steps=30_000 if continuous else 50_000,
+        explorer_steps=steps,
+        team_share=0.5,
+        team_steps=steps,
         demonstrations=0.0 if gradients else 0.9,
         final_updates=final_updates,
-        restarts=_restarts(team, mixed=not given.mixer),
+        restarts=_restarts(last, mixed=not given.mixer),
         planning=20_000,
     )
 
@@ -153,6 +161,18 @@ def _imagined(learner: QLearner, steps: int) -> QLearner:
     tenths = 1 if learner.mixer == "vdn" else 3
     steps = tenths * steps * learner.episodes_per_update // 10
     return replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
+
+
+def _on_the_way(chosen: Learner | None, spec: Spec) -> Learner:
+    """The team that collects: like the exploration policy, it is trained on after every refit.
+
+    Long episodes teach more each, and fewer of them make up an update.
+    """
+    if isinstance(chosen, MAPPO):
+        return replace(chosen, episodes_per_update=32)
+    episodes = 8 if spec.horizon > 20 else 64
+    mixer = chosen.mixer if isinstance(chosen, QLearner) else "vdn"
+    return replace(_explorer(), mixer=mixer, episodes_per_update=episodes)
 
 
 def _explorer() -> QLearner:

@@ -224,7 +224,7 @@ class Curve:
     def _kept(self) -> list[tuple[str, int]]:
         """The phases that are done and are measured."""
         config = self.marco.config
-        measured = {"final"} | ({"team"} if config.team_steps else set())
+        measured = {"final"} | ({"team"} if config.team_steps and not config.restarts else set())
         done = islice(phases(config), self.marco.journal.latest)
         return [(phase.name, phase.samples) for phase in done if phase.name in measured]
 

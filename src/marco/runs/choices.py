@@ -49,7 +49,9 @@ class Choices:
             return config
         if self.restarts > MOST_RESTARTS:
             raise ValueError(f"--restarts must be at most {MOST_RESTARTS:,}, got {self.restarts}.")
-        return replace(config, restarts=tuple(islice(cycle(config.final_learners), self.restarts)))
+        learners = config.final_learners
+        team = config.team if self.restarts else learners[0]  # that of the refits is the last one, too
+        return replace(config, team=team, restarts=tuple(islice(cycle(learners), self.restarts)))
 
     @property
     def _preset(self) -> PresetName:
