@@ -182,7 +182,7 @@ class Marco:
     def _planned_share(
         self, phase: Phase, before: int, state: MarcoState
     ) -> Iterator[tuple[Policy, Int[np.ndarray, " S"]]]:
-        """The planner's teams so far collect the first half of a chunk, where there are any.
+        """The planner's best teams so far collect the first half of a chunk, where there are any.
 
         The exploration policy sees the state, and never does what only agents who do not see it need to do:
         listen, ask, go and look.
