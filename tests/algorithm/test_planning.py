@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
-from marco.algorithm.planning import HASTE, NODES, can_plan, no_plan, plan, predictions
+from marco.algorithm.planning import HASTE, NODES, can_plan, no_plan, plan, planned_on_the_way, predictions
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.model.environment import LearnedState
@@ -132,6 +132,15 @@ def test_the_planned_team_collects_the_first_half_of_a_chunk(tmp_path):
         agrees = [follows(team, jax.tree.map(lambda leaf, b=b: leaf[:, b], own)) for b in range(len(steps))]
         assert np.all(np.array(agrees)[first])
         assert not np.all(agrees)
+
+
+def test_a_team_that_is_not_proved_to_be_the_best_does_not_collect(learned):
+    env, episodes = learned
+    envs = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], env)
+    (best,) = planned_on_the_way(envs, [episodes], 2_000 * HASTE)
+    assert best.optimal
+    assert planned_on_the_way(envs, [episodes], HASTE) == [None]
+    assert plan(env.model, episodes, 1) is not None
 
 
 def follows(policy, episode):

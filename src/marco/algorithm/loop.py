@@ -215,7 +215,10 @@ class Marco:
         return before + int(self.config.team_share * (phase.samples - before))
 
     def trains_teams(self, samples: int) -> bool:
-        """Whether a team is trained after a refit. Not where it would collect, and planned ones do."""
+        """Whether a team is trained after a refit. Not where it would only collect, and the states are few.
+
+        There the planner knows soon what is best, or else the exploration policy gets about by itself.
+        """
         if not self.config.team_steps:
             return False
         only_collects = bool(self.config.team_share and self.config.restarts)
