@@ -28,6 +28,9 @@ from marco.rollout import play, rollout
 from marco.simulators.pool import Simulators, Task
 from marco.types import Episode, Spec
 
+BROKEN = 0.25
+"""A promise is broken by this share of the range of real returns."""
+
 
 def collectors(
     who: Collector,
@@ -189,11 +192,40 @@ def uncertainty_warnings(metrics: dict[str, list[Any]], seeds: Sequence[int]) ->
     )
 
 
+def promise_warnings(
+    promised: Float[np.ndarray, " S"],
+    played: Sequence[Episode],
+    everything: Sequence[Episode],
+    seeds: Sequence[int],
+) -> tuple[str, ...]:
+    """A line for each seed whose team so far `played` for real far worse than it was `promised` in the model.
+
+    Far is a quarter of the range of all real returns so far, and not by chance.
+    """
+    found = []
+    for seed, promise, own, real in zip(seeds, promised.tolist(), played, everything, strict=True):
+        earned, every = whole_returns(own), whole_returns(real)
+        if len(earned) < 2:
+            continue
+        gap, error = promise - earned.mean(), earned.std() / np.sqrt(len(earned) - 1)
+        if gap > BROKEN * (every.max() - every.min()) and gap > 3.0 * error:
+            found.append(
+                f"the team so far (seed {seed}) was to earn {promise:.4g} in the model and earned "
+                f"{earned.mean():.4g} for real: the model is not to be trusted there."
+            )
+    return tuple(found)
+
+
 def whole_return(episodes: Episode) -> float | None:
     """The mean return of the episodes (axes T B) that were not cut off; None if all of them were."""
+    returns = whole_returns(episodes)
+    return float(returns.mean()) if len(returns) else None
+
+
+def whole_returns(episodes: Episode) -> Float[np.ndarray, " whole"]:
+    """The return of each of the episodes (axes T B) that were not cut off."""
     whole = np.asarray(episodes.terminated | episodes.truncated).any(0)
-    returns = np.asarray(episodes.undiscounted_return)[whole]
-    return float(returns.mean()) if whole.any() else None
+    return np.asarray(episodes.undiscounted_return)[whole]
 
 
 def observed_steps(view: View, spec: Spec, episodes: Episode, capacity: int) -> tuple[ObservedSteps, ...]:

@@ -20,6 +20,7 @@ from marco.algorithm.collect import (
     chunk_metrics,
     collect_until,
     collectors,
+    promise_warnings,
     uncertainty_warnings,
     whole_return,
 )
@@ -155,6 +156,7 @@ class Marco:
         return MarcoState(
             team=self._fresh(keys[:, 0], self.config.team, spec),
             explorer=self._fresh(keys[:, 1], self.config.explorer, exploration_spec(spec)),
+            promised=jnp.full(len(self.seeds), -jnp.inf),
         )
 
     def restore(self) -> MarcoState:
@@ -180,9 +182,13 @@ class Marco:
         chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
         if teams := [until > before for _, until in parts[:-1]]:
-            played = zip(np.any(teams, axis=0), self.episodes(self._half(phase), before), strict=True)
-            metrics["team_return"] = [whole_return(own) if any_ else None for any_, own in played]
+            played = self.episodes(self._half(phase), before)
+            found = zip(np.any(teams, axis=0), played, strict=True)
+            metrics["team_return"] = [whole_return(own) if any_ else None for any_, own in found]
         warnings = uncertainty_warnings(metrics, self.seeds)
+        if self.trains_teams(before) and len(parts) > 1:
+            everything = self.episodes(phase.samples)
+            warnings += promise_warnings(np.asarray(state.promised), played, everything, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
     def _team_share(
@@ -250,7 +256,9 @@ class Marco:
         envs = self._demonstrated(phase, state.model)
         for segment in train_for(keys, envs, config.team, team, config.team_steps):
             metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
-            yield _event(phase, metrics, segment.progress), state._replace(team=segment.states)
+            promised = jnp.asarray(segment.returns, jnp.float32)
+            after = state._replace(team=segment.states, promised=promised)
+            yield _event(phase, metrics, segment.progress), after
 
     def train_explorer(self, phase: Phase, state: MarcoState) -> Events:
         """Line 8: train Q_phi inside the model on the reward of Equation 1; it observes the state."""

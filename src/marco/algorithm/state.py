@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import jax
+from jaxtyping import Array, Float
 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.events import Event
@@ -33,6 +34,8 @@ class MarcoState(NamedTuple):
     """Q_theta."""
     explorer: TrainingState
     """Q_phi."""
+    promised: Float[Array, " S"]
+    """What the team so far earned in the model, at the end of its last training there."""
     model: Any = None
     """F-hat, played as an environment; None before the first fit."""
     fits: Any = None

@@ -130,7 +130,8 @@ def _visited(axes: Any, run: Run, config: MarcoConfig) -> None:
                 axes.plot(np.arange(1, len(one[name]) + 1), one[name], color=f"C{number}", label=label)
         words = "different ones so far"
     names = {"explorer": "the exploration policy", "team": "the team", "random": "random play"}
-    title = f"Visited; collected by {names[config.collector]}"
+    helped = " and the team" if config.team_share and config.collector == "explorer" else ""
+    title = f"Visited; collected by {names[config.collector]}{helped}"
     axes.set(title=title, xlabel="real samples", ylabel=words, xlim=(0, None))
 
 

@@ -29,6 +29,7 @@ DOING: dict[PhaseName, str] = {
 NAMES = {
     "return": "real return",
     "uncertainty": "its uncertainty",
+    "team_return": "that of the team so far",
     "imagined_return": "imagined return",
     "planned_return": "that of the planned team",
     "exploration_return": "imagined return with bonus",
