@@ -83,7 +83,9 @@ def random_episodes(env: Environment | HostWorld, steps: int, seed: int) -> Epis
     if isinstance(env, Environment):
         played = rollouts(jax.random.key(seed), env, RandomPolicy(), min(count, steps))
     else:
-        played = play(jax.random.key(seed), env, RandomPolicy(), 1 + steps // env.spec.horizon)
+        keys = jax.random.split(jax.random.key(seed), 1 + steps // env.spec.horizon)
+        each = [play(key, env, RandomPolicy()) for key in keys]
+        played = jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *each)
     whole: Any = jax.tree.map(np.asarray, played)
     fits = np.cumsum(whole.mask.sum(0)) <= steps
     number = max(1, int(fits.sum()))

@@ -76,10 +76,15 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Continuous:
-    """A feature of `width` real numbers."""
+    """A feature of `width` real numbers.
+
+    Of a `vector` the length means something by itself, as of a way to another place, or of a velocity. Of a
+    place it does not: where the origin is, nobody knows.
+    """
 
     name: str
     width: int = 1
+    vector: bool = False
 
     def __post_init__(self) -> None:
         if self.width < 1:

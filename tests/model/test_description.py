@@ -23,7 +23,8 @@ def rows(*columns):
     """Rows of columns with the axes episodes, steps."""
     shown = [np.broadcast_to(column, (EPISODES, STEPS)).ravel() for column in columns]
     episode, time = np.meshgrid(np.arange(EPISODES), np.arange(STEPS), indexing="ij")
-    return Rows(np.stack(shown, -1).astype(np.float32), episode.ravel(), time.ravel())
+    acted = RNG.integers(0, 5, (EPISODES * STEPS, 2))
+    return Rows(np.stack(shown, -1).astype(np.float32), episode.ravel(), time.ravel(), acted)
 
 
 def anew(*shape):

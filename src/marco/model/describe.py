@@ -2,7 +2,8 @@
 
 Columns that take few values, the same in one half of the episodes as in the other, are classes. Adjacent ones
 of which one is on are a one-hot block. What never varies is left out, and so is what repeats other columns.
-Numbers that are all 0 at once, and often, are of a thing that is not always there. All the rest are numbers.
+Numbers that are all 0 at once, and often, are of a thing that is not always there. All the rest are numbers:
+`places` finds which of them belong together.
 """
 
 import re
@@ -15,17 +16,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from marco.environments.base import Guessed
-from marco.model.description import Description, Part, Row
-from marco.types import Categorical, Continuous, Episode, Feature, Spec
+from marco.model.description import Description, Row
+from marco.model.parts import Part
+from marco.model.places import Changes, with_places
+from marco.model.values import few_values, tables_of, with_classes, within_budget
+from marco.types import Continuous, Episode, Feature, Spec
 
-MOST_VALUES = 32
-"""A column with more values is a number."""
-SHARE_OF_NEW = 0.05
-"""Of a column with classes, at most this share of rows have a value that half of the episodes never shows.
-
-A landmark that stands still within an episode has as many values as there are episodes, each often: that a
-value returns within its episode says nothing.
-"""
 LEAST_EPISODES = 4
 """With fewer nothing is found out: one episode says nothing of the others."""
 TOGETHER = 3.0
@@ -34,13 +30,6 @@ PLACE = 4
 """Of several things alike, up to so many numbers each stay together: places of constant height."""
 ABSENT = (0.05, 0.95)
 """The share of rows in which a thing is not there: from, to."""
-LIKENESS = 0.5
-"""Columns of whole numbers share their classes if so much of their values together are values of both."""
-MOST_FEATURES, MOST_DIMENSIONS = 32, 256
-"""Features with classes, and these times the most classes of any: beyond, larger ones stay numbers.
-
-There is a network for each, which sees the classes before its own; an imagined step asks them in turn.
-"""
 
 
 class Rows(NamedTuple):
@@ -49,6 +38,16 @@ class Rows(NamedTuple):
     raw: Float[np.ndarray, "rows columns"]
     episode: Int[np.ndarray, " rows"]
     time: Int[np.ndarray, " rows"]
+    actions: Int[np.ndarray, "rows N"]
+    """What the agents did then; anything at the end of an episode."""
+
+    def changes(self) -> Changes:
+        """The steps between these rows."""
+        order = np.lexsort((self.time, self.episode))
+        now, then = order[:-1], order[1:]
+        follows = (self.episode[now] == self.episode[then]) & (self.time[then] == self.time[now] + 1)
+        now, then = now[follows], then[follows]
+        return Changes(self.raw[now], self.raw[then], self.actions[now], self.raw)
 
 
 def describe(spec: Spec, episodes: Sequence[Episode], guessed: Guessed) -> Description:
@@ -67,7 +66,7 @@ def describe(spec: Spec, episodes: Sequence[Episode], guessed: Guessed) -> Descr
         own = [_observed(spec, episodes, index) for index in range(spec.num_agents)]
         views = [describe_row(agent.observation, rows) for agent, rows in zip(spec.agents, own, strict=True)]
         if any(row.features for row in views):
-            found = replace(found, agents=tuple(_within_budget(views, stated.agents)))
+            found = replace(found, agents=tuple(within_budget(views, stated.agents)))
     return found
 
 
@@ -82,9 +81,7 @@ def fits(description: Description, spec: Spec, episodes: Sequence[Episode]) -> b
 def numbers(description: Description) -> int:
     """How many columns are described as numbers."""
     rows = (description.state, *description.agents)
-    return sum(
-        len(part.columns) for row in rows for part in row.parts if not part.values and not part.repeats
-    )
+    return sum(len(part.columns) for row in rows for part in row.parts if part.features and not part.values)
 
 
 def describe_row(features: tuple[Feature, ...], rows: Rows) -> Row:
@@ -100,8 +97,9 @@ def describe_row(features: tuple[Feature, ...], rows: Rows) -> Row:
             parts += [finder.unless_constant(part) for part in alike]
         else:
             parts += finder.of_numbers(kind[0], alike)
-    (row,) = _within_budget([Row(stated.width, tuple(parts))], [stated])
-    return replace(row, parts=tuple(_without_repeats(row.parts, rows.raw)))
+    (row,) = within_budget([Row(stated.width, tuple(parts))], [stated])
+    whole = tuple(_without_repeats(row.parts, rows.raw))
+    return replace(row, parts=tuple(with_places(whole, rows.changes())))
 
 
 class _Field(NamedTuple):
@@ -129,7 +127,7 @@ class _Finder:
     def __init__(self, rows: Rows) -> None:
         self.rows, self.raw = rows, rows.raw
         self.constant = (self.raw == self.raw[:1]).all(0)
-        self.values = [_few_values(column, rows.episode) for column in self.raw.T]
+        self.values = [few_values(column, rows.episode) for column in self.raw.T]
 
     def unless_constant(self, part: Part) -> Part:
         """The part, or a constant."""
@@ -147,7 +145,7 @@ class _Finder:
         # What is a number in one of several like things is one in all of them.
         numeric = {part.columns[i] for i in range(width) for part in alike if self._is_number(alike, i, many)}
         columns = [column for field in fields for column in field.columns if column not in numeric]
-        tables = _tables({column: self.values[column] for column in columns if self.values[column]})
+        tables = tables_of({column: self.values[column] for column in columns if self.values[column]})
         for field in fields:
             yield from self._split(field, tables)
 
@@ -171,7 +169,7 @@ class _Finder:
         elif constant:
             yield from (self._fixed(field.named([column]), [column]) for column in constant)
         for column in classes:
-            yield _classes(field.named([column]), column, tables[column])
+            yield with_classes(field.named([column]), column, tables[column])
         yield from self._numbers(field, numbers)
 
     def _one_hot_blocks(self, columns: list[int]) -> list[list[int]]:
@@ -235,51 +233,6 @@ class _Finder:
                 yield Part(field.named(group), tuple(group), absent=bool(key) and len(group) > 1)
 
 
-def _few_values(column: Float[np.ndarray, " rows"], episode: Int[np.ndarray, " rows"]) -> tuple[float, ...]:
-    """The values of a column whose values are few, and not only so far; else none."""
-    if len(np.unique(column[:: 1 + len(column) // 1_000])) > MOST_VALUES:  # the most are, and soon found out
-        return ()
-    found, index = np.unique(column, return_inverse=True)
-    if len(found) > MOST_VALUES:
-        return ()
-    odd = episode % 2 == 1
-    both = np.isin(np.arange(len(found)), index[odd]) & np.isin(np.arange(len(found)), index[~odd])
-    return tuple(found.tolist()) if (~both[index]).mean() <= SHARE_OF_NEW else ()
-
-
-def _tables(values: dict[int, tuple[float, ...]]) -> dict[int, tuple[float, ...]]:
-    """The classes of columns: whole numbers without gaps, and the same for columns that are alike."""
-    tables: dict[int, tuple[float, ...]] = {}
-    shared: list[tuple[set[float], list[int]]] = []
-    for column, found in values.items():
-        own = set(_without_gaps(found))
-        whole = all(value == int(value) for value in found) and len(found) > 2
-        for known, columns in shared if whole else []:
-            if len(own & known) >= LIKENESS * len(own | known) and len(own | known) <= MOST_VALUES:
-                known |= own
-                columns.append(column)
-                break
-        else:
-            shared.append((own, [column]))
-    for known, columns in shared:
-        tables |= dict.fromkeys(columns, tuple(sorted(known, key=lambda value: (value != 0.0, value))))
-    return tables
-
-
-def _without_gaps(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Whole numbers with those between them, unless these are most."""
-    low, high = values[0], values[-1]
-    if any(value != int(value) for value in values) or high - low + 1 > min(MOST_VALUES, 2 * len(values)):
-        return values
-    return tuple(float(value) for value in range(int(low), int(high) + 1))
-
-
-def _classes(name: str, column: int, values: tuple[float, ...]) -> Part:
-    labels = () if values == tuple(range(len(values))) else tuple(f"{value:g}" for value in values)
-    labels = labels if len(set(labels)) == len(values) else ()
-    return Part(name, (column,), tuple((value,) for value in values), labels)
-
-
 def _without_edges(block: list[int], constant: Bool[np.ndarray, " columns"]) -> list[int]:
     """The block from the first to the last of its columns that vary: others are classes not seen yet."""
     varying = [index for index, column in enumerate(block) if not constant[column]]
@@ -298,30 +251,6 @@ def _without_repeats(parts: tuple[Part, ...], raw: Float[np.ndarray, "rows colum
         yield part if before == part.columns else Part(part.feature, part.columns, repeats=before)
 
 
-def _within_budget(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
-    """The rows, with what would have too many classes for one model left as numbers, by size."""
-    given = {part for row in stated for part in row.parts}
-    every = [part for row in rows for part in row.parts]
-    count = sum(_classes_of(part) > 0 for part in every if part in given)
-    sizes = sorted(_classes_of(part) for part in every if part not in given and _classes_of(part))
-    most = 0
-    for size, alike in groupby(sizes):
-        count += len(list(alike))
-        if count > MOST_FEATURES or count * size > MOST_DIMENSIONS:
-            break
-        most = size
-
-    def fitting(part: Part) -> Part:
-        return part if part in given or _classes_of(part) <= most else Part(part.feature, part.columns)
-
-    return [replace(row, parts=tuple(map(fitting, row.parts))) for row in rows]
-
-
-def _classes_of(part: Part) -> int:
-    """The most classes of the features of a part; 0 if it has none."""
-    return max((feature.size for feature in part.features if isinstance(feature, Categorical)), default=0)
-
-
 def _kind(feature: Feature) -> tuple[str, int] | None:
     """What features of one array share: name without number, and width. None of those that are known."""
     if not isinstance(feature, Continuous):
@@ -336,7 +265,7 @@ def _observed(spec: Spec, episodes: Sequence[Episode], index: int) -> Rows:
 
 def _rows(episodes: Sequence[Episode], columns: list[np.ndarray]) -> Rows:
     """The rows of all timesteps that were shown; episodes are numbered over all seeds."""
-    raw, episode, time, begun = [], [], [], 0
+    raw, episode, time, actions, begun = [], [], [], [], 0
     for own, values in zip(episodes, columns, strict=True):
         mask = np.asarray(own.mask)
         shown = np.concatenate([np.ones_like(mask[:1]), mask])
@@ -346,4 +275,6 @@ def _rows(episodes: Sequence[Episode], columns: list[np.ndarray]) -> Rows:
         raw.append(values[shown])
         episode.append(numbers[shown])
         time.append(times[shown])
-    return Rows(np.concatenate(raw), np.concatenate(episode), np.concatenate(time))
+        taken = np.asarray(own.actions)
+        actions.append(np.concatenate([taken, taken[-1:]])[shown])
+    return Rows(*(np.concatenate(part) for part in (raw, episode, time, actions)))

@@ -15,74 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from marco.types import Agent, Categorical, Continuous, Episode, Feature, Spec, TimeStep, binary, total_width
+from marco.model.parts import Part, Values
+from marco.types import Agent, Categorical, Episode, Feature, Spec, TimeStep, total_width
 
-Values = tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some columns of a row, and what they are together.
-
-    Numbers, unless `values` lists what they show: each row of it is a class; a single one is a constant. A
-    row of values that is all zeros is the first, and blank: silence, an empty place, a light that is off.
-    """
-
-    feature: str
-    columns: tuple[int, ...]
-    values: Values = ()
-    labels: tuple[str, ...] = ()
-    """The names of the classes."""
-    absent: bool = False
-    """Of numbers: they are all 0 where the thing is not there, which is a feature of its own."""
-    repeats: tuple[int, ...] = ()
-    """The columns that these are always equal to."""
-
-    def __post_init__(self) -> None:
-        what = f"feature {self.feature!r}"
-        if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"{what} needs columns, each once, got {list(self.columns)}.")
-        if any(len(row) != len(self.columns) for row in self.values):
-            raise ValueError(f"{what} has {len(self.columns)} columns: give as many numbers for each class.")
-        if len(set(self.values)) < len(self.values):
-            raise ValueError(f"{what} has the same values for two classes: give each class its own.")
-        if any(not np.isfinite(row).all() for row in self.values):
-            raise ValueError(f"{what} has values that are no finite numbers.")
-        if self.labels and len(self.labels) != len(self.values):
-            raise ValueError(f"{what} has {len(self.values)} classes but {len(self.labels)} labels.")
-        if self.repeats and len(self.repeats) != len(self.columns):
-            raise ValueError(f"{what} repeats {len(self.repeats)} columns with {len(self.columns)}.")
-        if (self.absent or self.repeats) and self.values:
-            raise ValueError(f"{what} has values, so it can neither be absent nor repeat other columns.")
-
-    @property
-    def features(self) -> tuple[Feature, ...]:
-        """What the model learns of these columns."""
-        if self.repeats or len(self.values) == 1:
-            return ()
-        if self.values:
-            return (Categorical(self.feature, len(self.values), self._blank, labels=self.labels),)
-        there = (binary(f"{self.feature} is there"),) if self.absent else ()
-        return (*there, Continuous(self.feature, len(self.columns)))
-
-    @property
-    def _blank(self) -> bool:
-        return not any(self.values[0])
-
-    def encode(self, raw: Any, xp: Any) -> list[Any]:
-        """The described columns of raw ones, in parts; values that are in no class count as the nearest."""
-        if self.repeats or len(self.values) == 1:
-            return []
-        if not self.values:
-            there = [(raw != 0.0).any(-1, keepdims=True).astype(np.float32)] if self.absent else []
-            return [*there, raw]
-        table = np.array(self.values, np.float32)
-        if len(self.columns) == 1:
-            index = xp.argmin(abs(raw - table[:, 0]), axis=-1)
-        else:  # the squared distance, without what is the same for all classes
-            index = xp.argmax(xp.matmul(raw, table.T) - 0.5 * np.square(table).sum(-1), axis=-1)
-        hot = index[..., None] == np.arange(self._blank, len(table))
-        return [hot.astype(np.float32)]
+EXACT = 1e-4
+"""The largest error of a sum of places, relative to the size of the column."""
 
 
 class _Map(NamedTuple):
@@ -116,6 +53,10 @@ class Row:
         for part in self.parts:
             if not set(part.repeats) <= own:
                 raise ValueError(f"feature {part.feature!r} repeats columns that have no feature themselves.")
+            if not {*part.plus, *part.minus} <= {c for one in self._places for c in one.columns}:
+                raise ValueError(f"feature {part.feature!r} is a sum of columns that are no places.")
+        if self._sums and np.linalg.matrix_rank(self._ways) < self.width:
+            raise ValueError("the places of plus and minus depend on each other: describe one by itself.")
 
     @classmethod
     def of(cls, features: tuple[Feature, ...]) -> "Row":
@@ -138,6 +79,8 @@ class Row:
     def encode(self, raw: Float[Any, "*batch raw"]) -> Any:
         """Described rows, by numpy if these are numpy's."""
         xp: Any = np if isinstance(raw, np.ndarray) else jnp
+        if self._sums:
+            raw = _matmul(raw, self._from_ways)
         shown = [one for part in self.parts for one in part.encode(raw[..., list(part.columns)], xp)]
         return xp.concatenate([raw[..., :0], *shown], axis=-1)
 
@@ -145,17 +88,44 @@ class Row:
         """The raw rows of described ones."""
         xp: Any = np if isinstance(described, np.ndarray) else jnp
         matrix, constant, gate = self._map
-        # At full precision: it is no arithmetic but a choice of columns.
-        precision = {} if xp is np else {"precision": jax.lax.Precision.HIGHEST}
-        raw = constant + xp.matmul(described, matrix, **precision)
+        raw = constant + _matmul(described, matrix)
         if not any(part.absent for part in self.parts):
             return raw
         ones = xp.ones((*described.shape[:-1], 1), np.float32)
         return raw * xp.concatenate([described, ones], axis=-1)[..., gate]
 
     def fits(self, raw: Float[np.ndarray, "rows raw"]) -> bool:
-        """Whether these rows can be described without loss."""
-        return bool(np.array_equal(self.decode(self.encode(raw)), raw))
+        """Whether these rows can be described without loss; of sums, but for how they are rounded."""
+        again, summed = self.decode(self.encode(raw)), [c for part in self._sums for c in part.columns]
+        off = np.abs(again - raw).max(0, initial=0.0)
+        allowed = np.zeros(self.width)
+        allowed[summed] = EXACT * np.abs(raw[:, summed]).max(0, initial=0.0)
+        return bool((off <= allowed).all())
+
+    @cached_property
+    def _sums(self) -> tuple[Part, ...]:
+        """The parts that are sums of places."""
+        return tuple(part for part in self.parts if part.plus or part.minus)
+
+    @cached_property
+    def _places(self) -> tuple[Part, ...]:
+        """The parts with places of their own: numbers that are always there."""
+        return tuple(part for part in self.parts if part.features and not (part.values or part.absent))
+
+    @cached_property
+    def _ways(self) -> Float[np.ndarray, "places raw"]:
+        """From places, at the columns that are theirs, to what these columns show: raw = places @ ways."""
+        ways = np.eye(self.width, dtype=np.float32)
+        for part in self._sums:
+            if part.features:
+                ways[:, list(part.columns)] = 0.0
+                for sign, columns in part.terms():
+                    ways[list(columns), list(part.columns)] += sign
+        return ways
+
+    @cached_property
+    def _from_ways(self) -> Float[np.ndarray, "raw places"]:
+        return np.round(np.linalg.inv(self._ways)).astype(np.float32)
 
     @cached_property
     def _map(self) -> _Map:
@@ -168,12 +138,16 @@ class Row:
             if len(part.values) == 1:
                 constant[columns] = part.values[0]
             elif part.values:
-                rows = np.array(part.values[part._blank :], np.float32)
+                rows = np.array(part.values[part.blank :], np.float32)
                 matrix[at : at + len(rows), columns] = rows
-            elif not part.repeats:
+            elif part.features:
                 matrix[at + part.absent + np.arange(len(columns)), columns] = 1.0
                 gate[columns] = at if part.absent else described
             at += total_width(part.features)
+        places = matrix.copy()
+        for part in self._sums:
+            signed = [sign * places[:, list(columns)] for sign, columns in part.terms()]
+            matrix[:, list(part.columns)] = np.sum(signed, axis=0)
         for part in self.parts:
             if part.repeats:
                 matrix[:, list(part.columns)] = matrix[:, list(part.repeats)]
@@ -234,12 +208,19 @@ def in_words(description: Description, spec: Spec) -> tuple[str, ...]:
         ]
         constant = sum(len(part.columns) for part in row.parts if len(part.values) == 1)
         repeated = sum(len(part.columns) for part in row.parts if part.repeats)
-        left = [
-            f"{count} {what}" for count, what in ((constant, "constant"), (repeated, "repeated")) if count
-        ]
+        derived = sum(len(part.columns) for part in row.parts if part.derived)
+        counts = ((constant, "constant"), (repeated, "repeated"), (derived, "derived"))
+        left = [f"{count} {what}" for count, what in counts if count]
         out = f"; left out: {', '.join(left)} columns" if left else ""
         lines.append(f"{title}: {', '.join(names) or 'nothing that varies'}{out}")
     return tuple(lines)
+
+
+def _matmul(rows: Any, matrix: np.ndarray) -> Any:
+    """A product at full precision: it is hardly arithmetic but a choice of columns."""
+    if isinstance(rows, np.ndarray):
+        return np.matmul(rows, matrix)
+    return jnp.matmul(rows, matrix, precision=jax.lax.Precision.HIGHEST)
 
 
 def _padded(rows: list[Any]) -> Any:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from marco.model.description import Description, Part, Row
+from marco.model.description import Description, Row
+from marco.model.parts import Part
 from marco.types import Spec
 
 
@@ -101,14 +102,17 @@ def _part(where: str, given: dict[str, Any]) -> Part:
     values = [[one] if _are(float, [one]) else one for one in _list(where, name, given, "values")]
     if not all(_are(float, row) for row in values):
         raise ValueError(f"{where}: the values of {name!r} must be numbers, or lists of them.")
-    labels, repeats = _list(where, name, given, "labels"), _list(where, name, given, "repeats")
-    absent = given.get("absent", False)
-    plain = all(isinstance(label, str) for label in labels) and isinstance(absent, bool)
-    if not plain or not _are(int, repeats):
-        raise ValueError(f"{where}: {name!r} has labels, repeats or absent of another kind: {_short(given)}.")
+    labels = _list(where, name, given, "labels")
+    flags = {key: given.get(key, False) for key in ("absent", "vector")}
+    others = {key: _list(where, name, given, key) for key in ("repeats", "plus", "minus")}
+    plain = all(isinstance(one, str) for one in labels) and all(type(one) is bool for one in flags.values())
+    if not plain or not all(_are(int, listed) for listed in others.values()):
+        kinds = ", ".join(("labels", *others, *flags))
+        raise ValueError(f"{where}: {name!r} has one of {kinds} of another kind: {_short(given)}.")
     rows = tuple(tuple(map(float, row)) for row in values)
+    rest: dict[str, Any] = flags | {key: tuple(listed) for key, listed in others.items()}
     try:
-        return Part(name, tuple(columns or ()), rows, tuple(labels), bool(absent), tuple(repeats))
+        return Part(name, tuple(columns or ()), rows, tuple(labels), **rest)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 

@@ -26,6 +26,7 @@ class Inputs:
     """The inputs of each component.
 
     Distances are those between any two continuous features of the same width, at least two: mostly positions.
+    The length of a vector is one, too.
     They grow with the square of the features: where they would be more than a thousand, there are none.
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
@@ -39,6 +40,7 @@ class Inputs:
     def state(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch in"]:
         """s with its distances and relations, of the available actions; classes are 0 or 1 in any units."""
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
+        gaps += [jnp.linalg.norm(s[..., vectors], axis=-1) for vectors in self._vectors]
         off, on = self._classes
         return jnp.concatenate([(s - off) / (on - off), *gaps, self._relations(s)], axis=-1)
 
@@ -97,9 +99,20 @@ class Inputs:
             return []
         return [(np.array([a for a, _ in two]), np.array([b for _, b in two])) for two in pairs]
 
+    @cached_property
+    def _vectors(self) -> list[Int[np.ndarray, "vectors width"]]:
+        """The columns of vectors, for each width of features."""
+        found = [
+            np.arange(block.start, block.stop)
+            for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True)
+            if isinstance(feature, Continuous) and feature.vector
+        ]
+        alike = [[own for own in found if len(own) == size] for size in sorted({len(own) for own in found})]
+        return [np.array(columns) for columns in alike] if self.distances else []
+
     @property
     def _num_distances(self) -> int:
-        return sum(len(left) for left, _ in self._pairs)
+        return sum(len(left) for left, _ in self._pairs) + sum(map(len, self._vectors))
 
     def _actions(self, actions: Int[Array, "*batch N"]) -> Float[Array, "*batch dimensions"]:
         """A one-hot code per component of every agent's action; all zeros for no action."""
