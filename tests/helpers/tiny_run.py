@@ -46,7 +46,7 @@ def settings(**changes):
 
 def begin(folder, plan, world=WORLD, seeds=SEEDS, known=()):
     dataset = Dataset(folder / "data", world.spec, len(seeds))
-    return Marco(world, plan, seeds, dataset, RunJournal(folder), known)
+    return Marco(world, plan, seeds, dataset, known, journal=RunJournal(folder))
 
 
 def phases(run):

@@ -6,7 +6,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Int, Key
 
 from marco.algorithm.collect import (
     chunk_metrics,
@@ -26,29 +26,24 @@ from marco.algorithm.collect import (
 )
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.demonstrations import demonstrations_from, with_demonstrations
-from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
+from marco.algorithm.evidence import Evidence
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
-from marco.algorithm.fit import fit_models, fit_warnings, model_like, stack_data
+from marco.algorithm.fit import fit_models, fit_warnings
 from marco.algorithm.limits import check_data_and_model, check_known, check_samples
 from marco.algorithm.planning import (
-    can_plan,
     evaluate_plans,
-    few_enough,
     planned_beside,
     planned_collectors,
     planned_like,
     planned_on_the_way,
 )
 from marco.algorithm.state import MarcoState, Stream
-from marco.data.dataset import Dataset
-from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import (
     check_memory,
     check_seeds_of,
     clear_replay,
     init_all,
-    spread,
     stack_seeds,
     with_units,
 )
@@ -63,14 +58,10 @@ from marco.learners.restarts import (
     winning_value,
 )
 from marco.learners.training import TrainingState
-from marco.model.fit import ModelPlan
-from marco.model.inputs import ComponentName
-from marco.model.rows import Data
-from marco.model.views import Centralised, Described, View, make_view
+from marco.model.views import make_view
 from marco.policies.base import Policy
 from marco.simulators.pool import Simulators
-from marco.types import Episode, Spec
-from marco.units import Units, real_units
+from marco.types import Spec
 
 
 class Phase(NamedTuple):
@@ -98,20 +89,10 @@ Events = Iterator[tuple[Event, MarcoState]]
 
 
 @dataclass(frozen=True)
-class Marco:
+class Marco(Evidence):
     """MARCO in a true environment: a configuration, seeds, and the dataset of all real samples."""
 
-    env: Environment | HostWorld
-    config: MarcoConfig
-    seeds: tuple[int, ...]
-    dataset: Dataset
     journal: Journal = NO_JOURNAL
-    known: tuple[tuple[ComponentName, Any], ...] = ()
-    """Components of the model that are known functions."""
-    capacity: int | None = None
-    """For how many samples to make room, if not for the budget: what is compiled depends on it."""
-    descriptions: Descriptions = field(default_factory=Descriptions)
-    """What the environment's columns mean, where its spec is a guess."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
@@ -151,7 +132,7 @@ class Marco:
 
     def init(self, samples: int = 0) -> MarcoState:
         """Line 2: nothing has been learned, there is no model. The samples describe the state."""
-        keys = jax.vmap(jax.random.split)(self._keys(0, Stream.INIT))
+        keys = jax.vmap(jax.random.split)(self.keys(0, Stream.INIT))
         spec = self.spec(samples)
         return MarcoState(
             team=self._fresh(keys[:, 0], self.config.team, spec),
@@ -173,7 +154,7 @@ class Marco:
         view = self.view(before)
         policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
         everybody = np.full(len(self.seeds), phase.samples)
-        keys_of = partial(self._keys, stream=Stream.COLLECT)
+        keys_of = partial(self.keys, stream=Stream.COLLECT)
         parts = [*self._team_share(phase, before, state), (policy, everybody)]
         for acting, until in parts:
             for done in collect_until(keys_of, self.env, acting, self.dataset, until, config.chunk):
@@ -211,31 +192,15 @@ class Marco:
             policy = collectors("team", self.config, spec, view, state.team, state.explorer)
             yield policy, np.full(len(self.seeds), until)
 
-    def planner_collects(self, samples: int) -> bool:
-        """Whether planned teams may take part in the collection after so many samples."""
-        return bool(self.config.team_share) and self.config.collector == "explorer" and self._plans(samples)
-
     def _half(self, phase: Phase) -> int:
         """Up to how many samples the team so far collects in a phase."""
         before = self.config.schedule[phase.iteration - 1]
         return before + int(self.config.team_share * (phase.samples - before))
 
-    def trains_teams(self, samples: int) -> bool:
-        """Whether a team is trained after a refit. Not where it would only collect, and the states are few.
-
-        There the planner knows soon what is best, or else the exploration policy gets about by itself.
-        """
-        if not self.config.team_steps:
-            return False
-        only_collects = bool(self.config.team_share and self.config.restarts)
-        return not (
-            only_collects and self._plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
-        )
-
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
         yield _event(phase, {}, 0.0), state
-        keys = self._keys(phase.iteration, Stream.FIT)
+        keys = self.keys(phase.iteration, Stream.FIT)
         model, fits = fit_models(keys, *self.to_fit(phase.samples))
         losses: dict[str, list[Any]] = {
             name: np.asarray(fit.loss).sum(-1).mean(-1).tolist() for name, fit in fits[0].items()
@@ -250,9 +215,9 @@ class Marco:
             yield _event(phase, {}), state
             return
         yield _event(phase, {}, 0.0), state
-        keys = self._keys(phase.iteration, Stream.TEAM)
+        keys = self.keys(phase.iteration, Stream.TEAM)
         team = clear_replay(config.team, state.team, self.spec(phase.samples))
-        team = with_units(config.team, team, self._units(phase))
+        team = with_units(config.team, team, self.units(phase.samples))
         envs = self._demonstrated(phase, state.model)
         for segment in train_for(keys, envs, config.team, team, config.team_steps):
             metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
@@ -269,15 +234,15 @@ class Marco:
         yield _event(phase, {}, 0.0), state
         explorer = state.explorer
         if not config.warm_explorer:
-            fresh = jax.vmap(jax.random.split)(self._keys(phase.iteration, Stream.FRESH_EXPLORER))
+            fresh = jax.vmap(jax.random.split)(self.keys(phase.iteration, Stream.FRESH_EXPLORER))
             explorer = self._fresh(fresh[:, 1], config.explorer, spec)
         explorer = clear_replay(config.explorer, explorer, spec)
-        units = self._units(phase)
+        units = self.units(phase.samples)
         explorer = with_units(config.explorer, explorer, jax.vmap(exploration_units)(units))
         scale = units.reward_scale if config.scales_bonus else None
         models = exploration_environments(state.model, config.lam, config.bonus, scale)
         envs = self._demonstrated(phase, models)
-        keys = self._keys(phase.iteration, Stream.EXPLORER)
+        keys = self.keys(phase.iteration, Stream.EXPLORER)
         for segment in train_for(keys, envs, config.explorer, explorer, config.explorer_steps):
             metrics = {"exploration_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
             yield _event(phase, metrics, segment.progress), state._replace(explorer=segment.states)
@@ -286,10 +251,10 @@ class Marco:
         """Train teams in the last model, and keep the best there was, evaluated in the model."""
         config, learners = self.config, self.config.final_learners
         yield _event(phase, {}, 0.0), state
-        keys = restart_keys(self._keys(phase.iteration, Stream.FINAL), len(learners))
+        keys = restart_keys(self.keys(phase.iteration, Stream.FINAL), len(learners))
         spec = self.spec(phase.samples)
         continued = None if config.restarts else clear_replay(config.team, state.team, spec)
-        envs, units = self._demonstrated(phase, state.model), self._units(phase)
+        envs, units = self._demonstrated(phase, state.model), self.units(phase.samples)
         with self._planning(phase, state.model) as plans:
             for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
                 state = state._replace(best=standing.best)
@@ -306,39 +271,6 @@ class Marco:
         state = state._replace(imagined=value)
         yield _event(phase, metrics | {"imagined_return": value.mean.tolist()}), state
 
-    def view(self, samples: int) -> View:
-        """How the model sees the environment, as its first `samples` steps, or else its spec, describe it."""
-        view = make_view(self.config.view)
-        reached = [point for point in self.config.schedule if point <= samples]
-        found = self.descriptions.at(self.env, reached, self.episodes)
-        return view if found is None else Described(view, found)
-
-    def spec(self, samples: int) -> Spec:
-        """The spec of the environment that is learned from the first `samples` steps."""
-        return self.view(samples).spec(self.env.spec)
-
-    def plan(self, samples: int = 0) -> ModelPlan:
-        """Which model is fitted to the first `samples` steps, and how."""
-        config, known = self.config, dict(self.known)
-        if config.view == "centralised":
-            known = known_of(self.env) | known
-        return ModelPlan(
-            self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
-        )
-
-    def to_fit(self, samples: int) -> tuple[tuple[Data, ...], ModelPlan]:
-        """D as rows, stacked over seeds, and the plan without what there is nothing to learn of.
-
-        The shape of the rows depends on the capacity alone.
-        """
-        plan = self.plan(samples)
-        rows = [plan.gather(episodes, self._capacity) for episodes in self.episodes(samples)]
-        return stack_data(rows), plan.with_certain(rows)
-
-    def model_like(self, samples: int) -> tuple[Any, Any]:
-        """The shapes of the model and its fits."""
-        return model_like(self._keys(0, Stream.FIT), *self.to_fit(samples))
-
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""
         model, fits = self.model_like(phase.samples)
@@ -346,8 +278,8 @@ class Marco:
         if phase.name != "final":
             return state
         spec = self.spec(phase.samples)
-        best = best_like(self._keys(0, Stream.FINAL), self.config.final_learners, spec)
-        if self._plans(phase.samples):
+        best = best_like(self.keys(0, Stream.FINAL), self.config.final_learners, spec)
+        if self.plans(phase.samples):
             best = (*best, planned_like(spec, len(self.seeds)))
         return state._replace(best=best, imagined=Imagined(*[jnp.zeros(len(self.seeds))] * 3))
 
@@ -362,27 +294,15 @@ class Marco:
         share = self.config.demonstrations
         if not share:
             return lambda progress: envs
-        real = [demonstrations_from(episodes, self._capacity) for episodes in self.episodes(phase.samples)]
+        real = [demonstrations_from(episodes, self.room) for episodes in self.episodes(phase.samples)]
         stacked = stack_seeds(real)
         return lambda progress: with_demonstrations(envs, stacked, share * max(0.0, 1.0 - 2.0 * progress))
 
     def _planning(self, phase: Phase, models: Any) -> AbstractContextManager[Any]:
         """The planner at work beside the last training; None where it cannot or need not plan."""
-        if not self._plans(phase.samples):
+        if not self.plans(phase.samples):
             return nullcontext()
         return planned_beside(models, self.episodes(phase.samples), self.config.planning)
-
-    def _plans(self, samples: int) -> bool:
-        """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""
-        plan = self.plan(samples)
-        learned = isinstance(plan.view, Centralised) and not plan.known
-        return bool(self.config.planning) and learned and can_plan(self.spec(samples))
-
-    def _units(self, phase: Phase) -> Units:
-        """What all real data so far are measured in; the learners that train in their model keep to it."""
-        view, true_spec = self.view(phase.samples), self.env.spec
-        real = [view.for_team(true_spec, episodes) for episodes in self.episodes(phase.samples)]
-        return stack_seeds([real_units(view.spec(true_spec), episodes) for episodes in real])
 
     def _keep(self, step: int, state: MarcoState, event: Event) -> None:
         self._check_finite(event)
@@ -410,26 +330,9 @@ class Marco:
                 "learned from: a chunk is missing. Put it back, or begin another run."
             )
 
-    @property
-    def _capacity(self) -> int:
-        return self.capacity or self.config.samples
-
-    def episodes(self, samples: int, since: int = 0) -> list[Episode]:
-        """The real episodes of each seed."""
-        return [self.dataset.episodes(index, samples, since) for index in range(len(self.seeds))]
-
     def _fresh(self, keys: Key[Array, " S"], learner: Any, spec: Spec) -> TrainingState:
         states = init_all(keys[:, None], learner, spec)
         return jax.tree.map(lambda leaf: leaf[:, 0], states)
-
-    def _keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
-        """A key per seed for one use."""
-        return spread(jnp.stack([stream_key(seed, iteration, stream) for seed in self.seeds]))
-
-
-def stream_key(seed: int, iteration: int, stream: Stream) -> PRNGKeyArray:
-    """The key of one use of randomness."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), iteration), stream)
 
 
 def _event(phase: Phase, metrics: dict[str, list[Any]], progress: float = 1.0) -> Event:

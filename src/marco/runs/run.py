@@ -249,9 +249,9 @@ class Run:
                 config.algorithm,
                 config.seeds,
                 dataset,
-                journal,
                 self.known,
                 descriptions=descriptions,
+                journal=journal,
             )
         if config.workers is not None:
             raise ValueError("workers are for MARCO: a model-free run steps one simulator. Leave them out.")

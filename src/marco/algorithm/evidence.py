@@ -1,0 +1,118 @@
+"""What a run goes by: its environment, its settings, and the real data so far."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PRNGKeyArray
+
+from marco.algorithm.config import MarcoConfig
+from marco.algorithm.descriptions import Descriptions
+from marco.algorithm.fit import model_like, stack_data
+from marco.algorithm.planning import can_plan, few_enough
+from marco.algorithm.state import Stream
+from marco.data.dataset import Dataset
+from marco.environments.base import Environment, HostWorld, known_of
+from marco.learners.parallel import spread, stack_seeds
+from marco.model.fit import ModelPlan
+from marco.model.inputs import ComponentName
+from marco.model.rows import Data
+from marco.model.views import Centralised, Described, View, make_view
+from marco.types import Episode, Spec
+from marco.units import Units, real_units
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An environment, a configuration, seeds, and the dataset of all real samples."""
+
+    env: Environment | HostWorld
+    config: MarcoConfig
+    seeds: tuple[int, ...]
+    dataset: Dataset
+    known: tuple[tuple[ComponentName, Any], ...] = ()
+    """Components of the model that are known functions."""
+    capacity: int | None = None
+    """For how many samples to make room, if not for the budget: what is compiled depends on it."""
+    descriptions: Descriptions = field(default_factory=Descriptions)
+    """What the environment's columns mean, where its spec is a guess."""
+
+    @property
+    def room(self) -> int:
+        """For how many samples there is room."""
+        return self.capacity or self.config.samples
+
+    def episodes(self, samples: int, since: int = 0) -> list[Episode]:
+        """The real episodes of each seed."""
+        return [self.dataset.episodes(index, samples, since) for index in range(len(self.seeds))]
+
+    def view(self, samples: int) -> View:
+        """How the model sees the environment, as its first `samples` steps, or else its spec, describe it."""
+        view = make_view(self.config.view)
+        reached = [point for point in self.config.schedule if point <= samples]
+        found = self.descriptions.at(self.env, reached, self.episodes)
+        return view if found is None else Described(view, found)
+
+    def spec(self, samples: int) -> Spec:
+        """The spec of the environment that is learned from the first `samples` steps."""
+        return self.view(samples).spec(self.env.spec)
+
+    def plan(self, samples: int = 0) -> ModelPlan:
+        """Which model is fitted to the first `samples` steps, and how."""
+        config, known = self.config, dict(self.known)
+        if config.view == "centralised":
+            known = known_of(self.env) | known
+        return ModelPlan(
+            self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
+        )
+
+    def to_fit(self, samples: int) -> tuple[tuple[Data, ...], ModelPlan]:
+        """D as rows, stacked over seeds, and the plan without what there is nothing to learn of.
+
+        The shape of the rows depends on the capacity alone.
+        """
+        plan = self.plan(samples)
+        rows = [plan.gather(episodes, self.room) for episodes in self.episodes(samples)]
+        return stack_data(rows), plan.with_certain(rows)
+
+    def model_like(self, samples: int) -> tuple[Any, Any]:
+        """The shapes of the model and its fits."""
+        return model_like(self.keys(0, Stream.FIT), *self.to_fit(samples))
+
+    def units(self, samples: int) -> Units:
+        """What all real data so far are measured in; the learners that train in their model keep to it."""
+        view, true_spec = self.view(samples), self.env.spec
+        real = [view.for_team(true_spec, episodes) for episodes in self.episodes(samples)]
+        return stack_seeds([real_units(view.spec(true_spec), episodes) for episodes in real])
+
+    def plans(self, samples: int) -> bool:
+        """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""
+        plan = self.plan(samples)
+        learned = isinstance(plan.view, Centralised) and not plan.known
+        return bool(self.config.planning) and learned and can_plan(self.spec(samples))
+
+    def planner_collects(self, samples: int) -> bool:
+        """Whether planned teams may take part in the collection after so many samples."""
+        return bool(self.config.team_share) and self.config.collector == "explorer" and self.plans(samples)
+
+    def trains_teams(self, samples: int) -> bool:
+        """Whether a team is trained after a refit. Not where it would only collect, and the states are few.
+
+        There the planner knows soon what is best, or else the exploration policy gets about by itself.
+        """
+        if not self.config.team_steps:
+            return False
+        only_collects = bool(self.config.team_share and self.config.restarts)
+        return not (
+            only_collects and self.plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
+        )
+
+    def keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
+        """A key per seed for one use."""
+        return spread(jnp.stack([stream_key(seed, iteration, stream) for seed in self.seeds]))
+
+
+def stream_key(seed: int, iteration: int, stream: Stream) -> PRNGKeyArray:
+    """The key of one use of randomness."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), iteration), stream)
