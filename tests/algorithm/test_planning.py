@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
+from marco.algorithm.evidence import Evidence
 from marco.algorithm.planning import HASTE, NODES, can_plan, no_plan, plan, planned_on_the_way, predictions
+from marco.data.dataset import Dataset
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
 from marco.model.environment import LearnedState
@@ -96,26 +98,46 @@ def test_a_run_with_a_planner_keeps_its_team_and_goes_on_from_its_checkpoint(tmp
 HALF = {"samples": 210, "first_chunk": 150, "chunk": 60, "epsilon": 0.0, "team_share": 0.5}
 
 
-def test_without_a_plan_the_trained_team_collects_the_first_half_of_a_chunk(tmp_path):
-    """And what it earned is told; a team that would only collect is not trained where planned ones do."""
-    config = settings(team_steps=40, **HALF)
+def test_without_a_plan_the_trained_team_is_tried(tmp_path):
+    """At first a tenth of a chunk; what it earned is told. Where planned ones collect, none is trained."""
+    config = settings(team_steps=40, **HALF | {"chunk": 60})
     found = {event.phase: (event, state) for event, state in phases(begin(tmp_path / "a", config))}
-    (event, state), run, others = found["collect"], begin(tmp_path / "a", config), []
+    (event, state), run = found["collect"], begin(tmp_path / "a", config)
+    assert run.team_until(1).tolist() == [156] * len(SEEDS)
     for index, own in enumerate(run.episodes(210, since=150)):
         learner = jax.tree.map(lambda leaf, index=index: leaf[index], state.team.learner)
-        steps = np.asarray(own.mask).sum(0)
-        first = np.cumsum(steps) <= 30
-        each = [jax.tree.map(lambda leaf, b=b: leaf[:, b], own) for b in range(len(steps))]
-        agrees = np.array([follows(config.team.greedy(learner), one) for one in each])
-        assert np.all(agrees[first])
-        others.append(agrees[~first].all())
-        earned = [float(one.undiscounted_return) for one, early in zip(each, first, strict=True) if early]
-        over = [bool((one.terminated | one.truncated).any()) for one in each][: len(earned)]
-        expected = np.mean([value for value, whole in zip(earned, over, strict=True) if whole])
+        first = np.cumsum(np.asarray(own.mask).sum(0)) <= 6
+        each = [jax.tree.map(lambda leaf, b=b: leaf[:, b], own) for b in np.flatnonzero(first)]
+        assert len(each) >= 2
+        assert all(follows(config.team.greedy(learner), one) for one in each)
+        whole = [one for one in each if (one.terminated | one.truncated).any()]
+        expected = np.mean([float(one.undiscounted_return) for one in whole])
         np.testing.assert_allclose(event.metrics["team_return"][index], expected, rtol=1e-6)
-    assert not all(others)  # the exploration policy need not differ from the team, but mostly does
     planned = phases(begin(tmp_path / "b", settings(team_steps=40, planning=2_000, **HALF)))
     assert all("model_steps" not in event.metrics for event, _ in planned if event.phase == "team")
+
+
+@pytest.mark.parametrize(("earned", "until"), [(1.0, 240), (0.0, 216)])
+def test_a_team_that_earns_more_gets_its_share_of_the_next_chunk(earned, until):
+    """Half of 60 samples instead of a tenth. The first 6 of the last chunk were the team's: two episodes."""
+    config = settings(team_steps=40, samples=270, first_chunk=150, chunk=60, team_share=0.5)
+    dataset = Dataset(None, WORLD.spec, 1)
+    for number, reward in ((50, 0.0), (2, earned), (18, 0.0)):
+        dataset.append(whole_episodes(number, reward))
+    assert Evidence(WORLD, config, (3,), dataset).team_until(2).tolist() == [until]
+
+
+def whole_episodes(count, reward):
+    """Of three steps each, of which the last is rewarded; one seed."""
+    played = rollouts(jax.random.key(0), WORLD, RandomPolicy(), count)
+    played = jax.tree.map(lambda leaf: np.array(leaf)[None], played)
+    last = np.broadcast_to((np.arange(3) == 2)[None, :, None], played.mask.shape)
+    return played._replace(
+        mask=np.ones_like(last),
+        terminated=np.zeros_like(last),
+        truncated=last,
+        reward=np.where(last, np.float32(reward), np.float32(0.0)),
+    )
 
 
 def test_the_planned_team_collects_the_first_half_of_a_chunk(tmp_path):

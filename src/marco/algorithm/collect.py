@@ -194,7 +194,7 @@ def uncertainty_warnings(metrics: dict[str, list[Any]], seeds: Sequence[int]) ->
 
 def promise_warnings(
     promised: Float[np.ndarray, " S"],
-    played: Sequence[Episode],
+    played: Sequence[Episode | None],
     everything: Sequence[Episode],
     seeds: Sequence[int],
 ) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def promise_warnings(
     """
     found = []
     for seed, promise, own, real in zip(seeds, promised.tolist(), played, everything, strict=True):
-        earned, every = whole_returns(own), whole_returns(real)
+        earned, every = np.zeros(0) if own is None else whole_returns(own), whole_returns(real)
         if len(earned) < 2:
             continue
         gap, error = promise - earned.mean(), earned.std() / np.sqrt(len(earned) - 1)
@@ -214,6 +214,14 @@ def promise_warnings(
                 f"{earned.mean():.4g} for real: the model is not to be trusted there."
             )
     return tuple(found)
+
+
+def earns_more(team: Float[np.ndarray, " a"], others: Float[np.ndarray, " b"]) -> bool:
+    """Whether the mean of some returns is above that of others by two standard errors of the difference."""
+    if min(len(team), len(others)) < 2:
+        return False
+    squared_error = sum(own.var(ddof=1) / len(own) for own in (team, others))
+    return bool(team.mean() - others.mean() > 2.0 * np.sqrt(squared_error))
 
 
 def whole_return(episodes: Episode) -> float | None:

@@ -41,8 +41,8 @@ class MarcoConfig:
     collector: Collector = "explorer"
     """Who collects the later chunks: the exploration policy or, as an ablation, another."""
     team_share: float = 0.0
-    """The share of each later chunk that the team so far collects in its stead: the planned one, where there
-    is one, else that of the refits."""
+    """The share of each later chunk that the team so far collects in its stead, at most: the planned one,
+    where there is one that is proved the best; else that of the refits, as long as it earns more."""
     epsilon: float = 0.1
     """The probability of a random action while collecting."""
     lam: float = 2.0

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
+from marco.algorithm.collect import earns_more, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
@@ -21,6 +23,9 @@ from marco.model.rows import Data
 from marco.model.views import Centralised, Described, View, make_view
 from marco.types import Episode, Spec
 from marco.units import Units, real_units
+
+TRIED = 0.1
+"""The share of a chunk in which the team so far is tried."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,28 @@ class Evidence:
         return not (
             only_collects and self.plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
         )
+
+    def team_until(self, iteration: int) -> Int[np.ndarray, " S"]:
+        """Up to which sample the team so far, trained in the model, collects in a chunk.
+
+        A few episodes of it are tried in every chunk. It gets all its share where those before earned more
+        than what else was collected: a team that has learned nothing yet only repeats itself.
+        """
+        before, end = self.config.schedule[iteration - 1 : iteration + 1]
+        most, pays = self.config.team_share, np.zeros(len(self.seeds), bool)
+        if iteration > 1:
+            earlier, until = self.config.schedule[iteration - 2], self.team_until(iteration - 1)
+            pays = np.array(
+                [self._pays(index, earlier, own, before) for index, own in enumerate(until.tolist())]
+            )
+        return before + (np.where(pays, most, min(TRIED, most)) * (end - before)).astype(int)
+
+    def _pays(self, index: int, begin: int, until: int, end: int) -> bool:
+        """Whether a team earned more up to `until` than others did from there to the end of a chunk."""
+        if not begin < until < end:
+            return False
+        own, others = self.dataset.episodes(index, until, begin), self.dataset.episodes(index, end, until)
+        return earns_more(whole_returns(own), whole_returns(others))
 
     def keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
         """A key per seed for one use."""

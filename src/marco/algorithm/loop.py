@@ -155,47 +155,45 @@ class Marco(Evidence):
         policy = collectors(who, config, self.env.spec, view, state.team, state.explorer)
         everybody = np.full(len(self.seeds), phase.samples)
         keys_of = partial(self.keys, stream=Stream.COLLECT)
-        parts = [*self._team_share(phase, before, state), (policy, everybody)]
+        parts = [*self._teams(phase, before, state), (policy, everybody)]
         for acting, until in parts:
             for done in collect_until(keys_of, self.env, acting, self.dataset, until, config.chunk):
                 progress = max(0, done - before) / (phase.samples - before)
                 yield Event("collect", iteration, int(self.dataset.samples.min()), {}, progress), state
         chunk = self.episodes(phase.samples, since=before)
         metrics = chunk_metrics(config, self.env.spec, view, state.model, chunk)
-        if teams := [until > before for _, until in parts[:-1]]:
-            played = self.episodes(self._half(phase), before)
-            found = zip(np.any(teams, axis=0), played, strict=True)
-            metrics["team_return"] = [whole_return(own) if any_ else None for any_, own in found]
+        if teams := [until for _, until in parts[:-1]]:
+            played = [
+                self.dataset.episodes(index, int(until), before) if until > before else None
+                for index, until in enumerate(np.max(teams, axis=0))
+            ]
+            metrics["team_return"] = [None if own is None else whole_return(own) for own in played]
         warnings = uncertainty_warnings(metrics, self.seeds)
-        if self.trains_teams(before) and len(parts) > 1:
+        if teams and self.trains_teams(before):
             everything = self.episodes(phase.samples)
             warnings += promise_warnings(np.asarray(state.promised), played, everything, self.seeds)
         yield _event(phase, metrics)._replace(warnings=warnings), self._described(phase, before, state)
 
-    def _team_share(
+    def _teams(
         self, phase: Phase, before: int, state: MarcoState
     ) -> Iterator[tuple[Policy, Int[np.ndarray, " S"]]]:
-        """The teams so far collect the first part of a chunk: planned ones, where there are any.
+        """The teams so far, and up to which sample they collect: planned ones, where there are any.
 
         The exploration policy sees the state, and never does what only agents who do not see it need to do:
         listen, ask, go and look. And it may lead away from what a team will meet.
         """
-        until = self._half(phase) if before and self.config.collector == "explorer" else before
-        if until == before:
+        config = self.config
+        if not before or not config.team_share or config.collector != "explorer":
             return
         if self.planner_collects(before):
-            plans = planned_on_the_way(state.model, self.episodes(before), self.config.planning)
-            planned = np.where([one is None for one in plans], before, until)
-            yield planned_collectors(self.env.spec, plans, self.config.epsilon), planned
+            plans = planned_on_the_way(state.model, self.episodes(before), config.planning)
+            half = before + int(config.team_share * (phase.samples - before))
+            planned = np.where([one is None for one in plans], before, half)
+            yield planned_collectors(self.env.spec, plans, config.epsilon), planned
         if self.trains_teams(before):
             view, spec = self.view(before), self.env.spec
-            policy = collectors("team", self.config, spec, view, state.team, state.explorer)
-            yield policy, np.full(len(self.seeds), until)
-
-    def _half(self, phase: Phase) -> int:
-        """Up to how many samples the team so far collects in a phase."""
-        before = self.config.schedule[phase.iteration - 1]
-        return before + int(self.config.team_share * (phase.samples - before))
+            policy = collectors("team", config, spec, view, state.team, state.explorer)
+            yield policy, self.team_until(phase.iteration)
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""
