@@ -1,6 +1,6 @@
 """Fitting a model by maximum likelihood: every component of it from the same real data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from marco.model.codes import Codes
 from marco.model.components import Component, Known, Model, layouts
 from marco.model.config import ModelConfig
 from marco.model.early_stopping import ComponentFit, Examples, fit_ensemble
@@ -106,7 +107,10 @@ class ModelPlan:
         return self.view.environment(tuple(models), self.spec, self.resample_member), tuple(fits)
 
     def _layout(self, spec: Spec, continuous_reward: bool, name: ComponentName) -> Layout:
-        return layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
+        layout = layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
+        blocks = self.config.inputs(spec).blocks(name)
+        blocks += Relations(layout.features).blocks if layout.num_actions else []
+        return replace(layout, codes=Codes.among(blocks))
 
     def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
         """A model of fitted and known components; its starts are those in the data, if not known."""

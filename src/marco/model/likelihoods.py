@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from marco.model.codes import NO_CODES, Codes
 from marco.sampling import pick
 from marco.types import Categorical, Feature, blocks, total_width
 
@@ -51,6 +52,8 @@ class Layout:
     """Whether the inputs begin with the same features as they were before."""
     num_actions: int = 0
     """How many of the last inputs are actions, by which the next classes are guessed; 0 for no guess."""
+    codes: Codes = NO_CODES
+    """The one-hot codes among the inputs."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:

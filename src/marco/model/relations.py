@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from marco.model.codes import Block
 from marco.model.likelihoods import REACH, WIDTH, Layout
 from marco.types import Feature, total_width
 
@@ -41,7 +42,12 @@ class Relations:
     @property
     def width(self) -> int:
         """The number of columns."""
-        return WIDTH * len(self.pairs) + WIDTH**2 * len(self.offsets)
+        return sum(block.width for block in self.blocks)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Every difference is a code, and every offset."""
+        return [Block(WIDTH)] * len(self.pairs) + [Block(WIDTH**2)] * len(self.offsets)
 
     def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
         """The columns of a state."""
