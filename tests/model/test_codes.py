@@ -15,11 +15,23 @@ from marco.types import Categorical, Continuous
 
 
 def test_long_codes_are_found_among_short_ones_and_numbers():
-    blocks = [Block(LONG), Block(LONG - 1), Block(LONG, numbers=True), Block(LONG + 2)]
-    codes = Codes.among(blocks, start=2)
-    last = 2 + 3 * LONG - 1
-    assert codes.places == ((2, 2 + LONG), (last, last + LONG + 2))
-    np.testing.assert_array_equal(codes.others(jnp.arange(last + LONG + 2.0)), [0, 1, *range(2 + LONG, last)])
+    blocks = [Block(2, numbers=True), Block(LONG), Block(LONG - 1), Block(100)]
+    codes = Codes.among(blocks)
+    assert codes.places == ((2, 2 + LONG), (1 + 2 * LONG, 101 + 2 * LONG))
+    others = codes.others(jnp.arange(101.0 + 2 * LONG))
+    np.testing.assert_array_equal(others, [0, 1, *range(2 + LONG, 1 + 2 * LONG)])
+
+
+def test_a_row_of_mostly_numbers_has_no_codes():
+    assert Codes.among([Block(10), Block(10, numbers=True)]).places == ()
+    assert Codes.among([Block(30), Block(10, numbers=True)]).places == ((0, 30),)
+
+
+def test_classes_that_are_given_are_looked_up_beside_other_codes():
+    codes = Codes(((0, 6),))
+    assert codes.followed_by(8, 2, LONG).places == ((0, 6), (8, 8 + LONG), (8 + LONG, 8 + 2 * LONG))
+    assert codes.followed_by(8, 2, LONG - 1) == codes
+    assert Codes().followed_by(8, 2, LONG) == Codes()
 
 
 def test_the_column_that_is_on_and_none():
@@ -77,7 +89,7 @@ def test_the_codes_of_a_model_are_codes(world):
         x = rows.x
         if layout.num_actions:
             x = Habits.of(layout, x, rows.targets.classes, rows.number).widen(layout, x)
-        assert layout.codes.places or world == "switch"
+        assert layout.codes.places or world != "foraging"
         for first, end in layout.codes.places:
             block = np.asarray(x[: int(rows.number), first:end])
             assert set(np.unique(block)) <= {0.0, 1.0}

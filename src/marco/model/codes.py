@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-LONG = 8
-"""Columns from which on a code is looked up: a CPU finds one row in the time of 4 to 8 multiplied ones."""
+LONG = 5
+"""Columns from which on a code is looked up: a CPU finds one row in the time of some four multiplied."""
+
+MOST = 0.75
+"""The share of a row that long codes must have: where much of it is multiplied anyway, all of it is."""
 
 TOGETHER = 8
 """Rows that are added up in one pass: fewer passes, but larger programs, which a CPU is slower to run."""
@@ -31,18 +34,22 @@ class Codes:
     """The first column of each code, and the one after its last."""
 
     @classmethod
-    def among(cls, blocks: Iterable[Block], start: int = 0) -> "Codes":
-        """Those of a row that begins with other columns, `start` of them, and goes on with these blocks."""
-        found = []
+    def among(cls, blocks: Iterable[Block]) -> "Codes":
+        """Those of a row of these blocks; none, if they are not most of it."""
+        found, width = [], 0
         for block in blocks:
             if not block.numbers and block.width >= LONG:
-                found.append((start, start + block.width))
-            start += block.width
-        return cls(tuple(found))
+                found.append((width, width + block.width))
+            width += block.width
+        coded = sum(end - first for first, end in found)
+        return cls(tuple(found)) if coded >= MOST * width else NO_CODES
 
-    def __add__(self, other: "Codes") -> "Codes":
-        """These, then those of columns further on."""
-        return Codes(self.places + other.places)
+    def followed_by(self, width: int, count: int, size: int) -> "Codes":
+        """Those of a row of this width that goes on with so many codes of one size; none, if it has none."""
+        if not (self.places and size >= LONG):
+            return self
+        starts = range(width, width + count * size, size)
+        return Codes(self.places + tuple((first, first + size) for first in starts))
 
     def others(self, x: Float[Array, "in *out"]) -> Float[Array, "others *out"]:
         """What of an array stands in columns that belong to none."""

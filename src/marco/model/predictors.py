@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from marco.model.codes import LONG, Block, Codes, sum_rows
+from marco.model.codes import Codes, sum_rows
 from marco.model.config import PredictorConfig, PredictorName
 from marco.model.likelihoods import (
     Layout,
@@ -169,7 +169,7 @@ class Chain(Predictor):
         """The row for the networks that follow, to which this class is given."""
         count, classes = self.layout.num_categorical, self.layout.num_classes
         before = self._size_in + which * classes
-        if classes >= LONG:
+        if row.on.size > len(self.layout.codes.places):
             return row._replace(on=row.on.at[which - count].set(before + drawn))
         hot = jax.nn.one_hot(drawn, classes)
         place = row.others.size + (which - count) * classes
@@ -193,8 +193,8 @@ class Chain(Predictor):
     @property
     def _codes(self) -> Codes:
         """Of the inputs and of the classes before."""
-        given = [Block(self.layout.num_classes)] * self.layout.num_categorical
-        return self.layout.codes + Codes.among(given, self._size_in)
+        layout = self.layout
+        return layout.codes.followed_by(self._size_in, layout.num_categorical, layout.num_classes)
 
     def _gaussian(self, out: Float[Array, " out"]) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         count = self.layout.num_values
