@@ -80,7 +80,7 @@ class Component(eqx.Module):
     def predict(self, x: Float[Array, " in"], classes: Int[Array, " F"]) -> Prediction:
         """The prediction of each member; values are normalised."""
         scaled = self._scaled(x)
-        predicted = jax.vmap(lambda one: one.predict(scaled, classes, self.seen))(self.members)
+        predicted = self._each_member(lambda one: one.predict(scaled, classes, self.seen))
         return predicted._replace(mean=self.bounds.within(predicted.mean))
 
     def draw(self, u: Float[Array, " draws"], member: Float[Array, ""], x: Float[Array, " in"]) -> Targets:
@@ -88,7 +88,7 @@ class Component(eqx.Module):
         scaled = self._scaled(x)
         # All members draw and one is kept: in a batch of environments that is one matrix product, whereas
         # picking weights for each environment would copy them.
-        every = jax.vmap(lambda one: one.draw(u, scaled, self.seen))(self.members)
+        every = self._each_member(lambda one: one.draw(u, scaled, self.seen))
         classes, values = jax.tree.map(lambda leaf: leaf[self._index(member)], every)
         return Targets(classes, self.values.denormalise(self.bounds.within(values)))
 
@@ -109,6 +109,13 @@ class Component(eqx.Module):
             marks = jax.tree.map(lambda _: True, self.members)
             differs = eqx.tree_at(lambda part: part.members, differs, marks)
         return alone, differs
+
+    def _each_member(self, function: Callable[[Predictor], Any]) -> Any:
+        """What every member gives. One alone needs no axis, without which products are compiled better."""
+        if self.num_members > 1:
+            return jax.vmap(function)(self.members)
+        alone = function(jax.tree.map(lambda leaf: leaf[0], self.members))
+        return jax.tree.map(lambda leaf: leaf[None], alone)
 
     def _scaled(self, x: Float[Array, " in"]) -> Float[Array, " wider"]:
         return self.inputs.normalise(x if self.guess is None else self.guess.widen(self.layout, x))

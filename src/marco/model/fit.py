@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from marco.model.certain import Certain, certain
+from marco.model.codes import NO_CODES, Codes
 from marco.model.components import Component, Known, Model, layouts
 from marco.model.config import ModelConfig
 from marco.model.early_stopping import ComponentFit, Examples, fit_ensemble
@@ -18,7 +19,7 @@ from marco.model.environment import ModelEnvironment, ResampleMember
 from marco.model.inputs import COMPONENTS, ComponentName, Inputs
 from marco.model.likelihoods import Layout, Targets
 from marco.model.predictors import create_predictor
-from marco.model.relations import guess_width
+from marco.model.relations import guess_blocks
 from marco.model.rows import Data, gather
 from marco.model.views import View
 from marco.types import Episode, Spec, concatenate_observations
@@ -69,7 +70,7 @@ class ModelPlan:
         for index, name in self.components():
             predictor, layout = self.config.predictor(name), self._layout(index, False, name)
             width = len(self.config.inputs(specs[index]).numeric(name))
-            width += guess_width(layout)
+            width += sum(block.width for block in guess_blocks(layout))
             create = partial(create_predictor, predictor, size_in=width, layout=layout)
             weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
             batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
@@ -121,7 +122,13 @@ class ModelPlan:
         spec = self.view.model_specs(self.spec)[index]
         layout = layouts(spec, continuous_reward, self.config.changes, self.config.relations)[name]
         found = self.certain[index]._asdict() if self.certain else {}
-        return replace(layout, certain=found.get(name, ()))
+        return replace(layout, certain=found.get(name, ()), codes=self._codes(spec, name, layout))
+
+    def _codes(self, spec: Spec, name: ComponentName, layout: Layout) -> Codes:
+        """Where the inputs have codes; a GPU multiplies them faster than it looks them up."""
+        if jax.default_backend() != "cpu":
+            return NO_CODES
+        return Codes.among(self.config.inputs(spec).blocks(name) + guess_blocks(layout))
 
     def _model(self, spec: Spec, data: Data, components: dict[ComponentName, Component]) -> Model:
         """A model of fitted and known components; its starts are those in the data, if not known."""

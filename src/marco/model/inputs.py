@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from marco.model.likelihoods import Layout
+from marco.model.codes import Block
 from marco.model.relations import Relations
 from marco.types import Categorical, Continuous, Spec, action_table, blocks
 
@@ -58,19 +58,28 @@ class Inputs:
 
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
         """Which dimensions of a component's inputs are continuous, and have to be normalised."""
-        state = np.isin(np.arange(self.spec.state_width), Layout(self.spec.state).value_dimensions)
-        relations = np.zeros(self._relations.width, bool)
-        whole = np.concatenate([state, np.ones(self._num_distances, bool), relations])
-        table = action_table(self.spec, factored=True)
-        actions = np.zeros(table.shape[0] * table.shape[-1], bool)
+        return tuple(block.numbers for block in self.blocks(name) for _ in range(block.width))
+
+    def blocks(self, name: ComponentName) -> list[Block]:
+        """The codes and the numbers that a component's inputs consist of."""
+        state = [Block(feature.width, isinstance(feature, Continuous)) for feature in self.spec.state]
+        whole = [*state, Block(self._num_distances, numbers=True), *self._relations.blocks]
         match name:
             case "available":
-                parts = [whole]
+                return whole
             case "dynamics" | "observation":
-                parts = [whole, actions]
+                return whole + self._action_blocks
             case _:
-                parts = [whole, actions, whole]
-        return tuple(np.concatenate(parts).tolist())
+                return whole + self._action_blocks + whole
+
+    @property
+    def _action_blocks(self) -> list[Block]:
+        """A code per component of every agent's action, and the padding of agents that have fewer actions."""
+        found: list[Block] = []
+        for agent in self.spec.agents:
+            sizes = [component.size for component in agent.actions]
+            found += map(Block, [*sizes, action_table(self.spec, factored=True).shape[-1] - sum(sizes)])
+        return found
 
     @cached_property
     def _classes(self) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:

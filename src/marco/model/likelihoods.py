@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from marco.model.codes import NO_CODES, Codes
 from marco.sampling import pick
 from marco.types import Categorical, Feature, blocks, total_width
 
@@ -57,6 +58,8 @@ class Layout:
     certain: tuple[int, ...] = ()
     """The numbers of the categorical features that have always been as they are guessed: as before, or as
     copied. There is nothing to learn of them."""
+    codes: Codes = NO_CODES
+    """The one-hot codes among the inputs."""
 
     @cached_property
     def categorical(self) -> tuple[Categorical, ...]:

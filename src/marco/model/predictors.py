@@ -12,7 +12,7 @@ A *unit* of a predictor is a part that shares no weights with the rest, so that 
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.model.codes import Codes, sum_rows
 from marco.model.config import PredictorConfig, PredictorName
 from marco.model.likelihoods import (
     REACH,
@@ -68,6 +69,15 @@ class Predictor(eqx.Module):
         """The same predictor with this much added to the log-variances of its continuous features."""
 
 
+class _Row(NamedTuple):
+    """What a network of a chain is given."""
+
+    on: Int[Array, " codes"]
+    """The column that is on in each long code, -1 if there is none."""
+    others: Float[Array, " others"]
+    """The columns that belong to none of these."""
+
+
 class Chain(Predictor):
     """p(y|x) = prod_k p(y_k | y_1 .. y_k-1, x), a network per factor; continuous features come last.
 
@@ -114,28 +124,23 @@ class Chain(Predictor):
     def draw(self, u: Float[Array, " draws"], x: Float[Array, " in"], seen: Bool[Array, "F K"]) -> Targets:
         layout, near = self.layout, self.layout.near(x)
         learned, count = layout.learned, len(layout.learned)
-        networks = (self.mlp, self.linear)
 
-        def one_class(known: Array, slot: Any) -> tuple[Array, Array]:
-            which, networks, u, possible, near = slot
-            row = jnp.concatenate([x, known.ravel()])
-            scores = add_changes(_out(networks, row), near, layout.num_classes)
+        def one_class(row: _Row, slot: Any) -> tuple[_Row, Array]:
+            which, u, possible, near = slot
+            scores = add_changes(self._out_of(which, row), near, layout.num_classes)
             drawn = draw_classes(u, categorical(scores[None], possible[None])[0])
-            return known.at[which].set(jax.nn.one_hot(drawn, layout.num_classes)), drawn
+            return self._given(row, which, drawn), drawn
 
-        known, classes = jnp.zeros((count, layout.num_classes)), jnp.zeros(0, jnp.int32)
+        row, classes = self._row(x), jnp.zeros(0, jnp.int32)
         if count:
-            of_classes = jax.tree.map(lambda leaf: leaf[:count], networks)
-            slots = (jnp.arange(count), of_classes, u[learned], seen[learned], _of(near, learned))
-            known, classes = jax.lax.scan(one_class, known, slots)
+            slots = (jnp.arange(count), u[learned], seen[learned], _of(near, learned))
+            row, classes = jax.lax.scan(one_class, row, slots)
         if layout.certain:
             assert near is not None
             classes = jnp.argmax(near[:, REACH], axis=-1).astype(jnp.int32).at[learned].set(classes)
         if not layout.num_values:
             return Targets(classes, jnp.zeros(0))
-        last = jax.tree.map(lambda leaf: leaf[-1], networks)
-        row = jnp.concatenate([x, known.ravel()])
-        mean, log_variance = self._gaussian(_out(last, row))
+        mean, log_variance = self._gaussian(self._out_of(jnp.int32(count), row))
         return Targets(classes, draw_values(u[layout.num_categorical :], mean, log_variance))
 
     def losses(self, by_slot: Float[Array, " slots"]) -> Float[Array, " units"]:
@@ -161,6 +166,43 @@ class Chain(Predictor):
             return self
         bias = self.linear.bias.at[-1, count : 2 * count].add(by)
         return Chain(self.mlp, Dense(self.linear.weight, bias), self.layout)
+
+    def _row(self, x: Float[Array, " in"]) -> "_Row":
+        """The inputs, before any class is drawn."""
+        none = jnp.zeros(len(self.layout.learned) * self.layout.num_classes)
+        row = jnp.concatenate([x, none])
+        return _Row(self._codes.on(row), self._codes.others(row))
+
+    def _given(self, row: "_Row", which: Int[Array, ""], drawn: Int[Array, ""]) -> "_Row":
+        """The row for the networks that follow, to which this class is given."""
+        count, classes = len(self.layout.learned), self.layout.num_classes
+        before = self._size_in + which * classes
+        if row.on.size > len(self.layout.codes.places):
+            return row._replace(on=row.on.at[which - count].set(before + drawn))
+        hot = jax.nn.one_hot(drawn, classes)
+        place = row.others.size + (which - count) * classes
+        return row._replace(others=jax.lax.dynamic_update_slice_in_dim(row.others, hot, place, 0))
+
+    def _out_of(self, which: Int[Array, ""], row: "_Row") -> Float[Array, " out"]:
+        """What one of the networks makes of a row."""
+        first, *later = self.mlp.layers
+
+        def enter(layer: Dense) -> Array:
+            coded = sum_rows(layer.weight, which, row.on)
+            return coded + row.others @ self._codes.others(layer.weight[which]) + layer.bias[which]
+
+        rest = MLP(tuple(jax.tree.map(lambda leaf: leaf[which], later)))
+        return rest(jax.nn.relu(enter(first))) + enter(self.linear)
+
+    @property
+    def _size_in(self) -> int:
+        return self.linear.weight.shape[-2] - len(self.layout.learned) * self.layout.num_classes
+
+    @property
+    def _codes(self) -> Codes:
+        """Of the inputs and of the classes before."""
+        layout = self.layout
+        return layout.codes.followed_by(self._size_in, len(layout.learned), layout.num_classes)
 
     def _gaussian(self, out: Float[Array, " out"]) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         count = self.layout.num_values

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from marco.model.codes import Block
 from marco.model.likelihoods import REACH, WIDTH, Layout
 from marco.types import Feature, total_width
 
@@ -42,7 +43,12 @@ class Relations:
     @property
     def width(self) -> int:
         """The number of columns."""
-        return WIDTH * len(self.pairs) + WIDTH**2 * len(self.offsets)
+        return sum(block.width for block in self.blocks)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Every difference is a code, and every offset."""
+        return [Block(WIDTH)] * len(self.pairs) + [Block(WIDTH**2)] * len(self.offsets)
 
     def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
         """The columns of a state."""
@@ -171,11 +177,11 @@ def guess_by(
     return kind and kind.of(layout, x, classes, number)
 
 
-def guess_width(layout: Layout) -> int:
-    """By how many columns a guess widens the inputs."""
+def guess_blocks(layout: Layout) -> list[Block]:
+    """What a guess widens the inputs by."""
     if layout.num_actions:
-        return Relations(layout.features).width
-    return layout.num_categorical if layout.copied else 0
+        return Relations(layout.features).blocks
+    return [Block(layout.num_categorical, numbers=True)] if layout.copied else []
 
 
 def _class_numbers(features: tuple[Feature, ...], x: Float[Array, "*rows in"]) -> Float[Array, "*rows F"]:
