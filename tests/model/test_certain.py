@@ -45,6 +45,15 @@ def test_each_observed_class_is_traced_to_its_source():
     np.testing.assert_allclose(wider[0, -2:], np.array([there, here]) / 9.0, rtol=1e-6)
 
 
+def test_what_never_varied_is_a_copy_of_what_was_always_the_same():
+    """No agreement of a constant is beyond chance; one of class 4 is no copy of a feature that is never 4."""
+    here = jnp.arange(100) % 3
+    state = jnp.stack([here, jnp.full(100, 4), jnp.zeros(100, int)], -1).astype(jnp.int32)
+    x = Layout(STATE).join(Targets(state, jnp.zeros((100, 0))))
+    shown = jnp.stack([jnp.full(100, 4), here], -1).astype(jnp.int32)
+    assert Copies.of(Layout(SEEN, copied=STATE), x, shown, jnp.int32(100)).source.tolist() == [1, 0]
+
+
 def test_a_copy_is_learned_from_few_rows():
     """Of 8 classes 150 rows show each 19 times, half of them in the dark: too few for one by one."""
     rng = np.random.default_rng(0)

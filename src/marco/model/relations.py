@@ -149,18 +149,22 @@ class Copies(NamedTuple):
         classes: Int[Array, "rows F"],
         number: Int[Array, ""],
     ) -> "Copies":
-        """Those that agree in more of the first rows, `number` of them, than chance would have it."""
+        """That which agrees in all of the first rows, `number` of them, or in most beyond chance.
+
+        Of an observed class that never varied no agreement is beyond chance.
+        """
         true = (jnp.arange(x.shape[0]) < number)[:, None]
         now = _class_numbers(layout.copied, x)
 
-        def in_class(k: Array, excess: Float[Array, "F G"]) -> Float[Array, "F G"]:
+        def in_class(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
             one = jnp.where(true, classes == k, False).astype(jnp.float32)
             other = jnp.where(true, now == k, False).astype(jnp.float32)
-            both = jnp.matmul(one.T, other, precision="highest") / number
-            return excess + both - jnp.outer(one.sum(0), other.sum(0)) / number**2
+            both = jnp.matmul(one.T, other, precision="highest")
+            return sums[0] + both, sums[1] + jnp.outer(one.sum(0), other.sum(0)) / number
 
-        excess = jnp.zeros((classes.shape[-1], now.shape[-1]))
-        excess = jax.lax.fori_loop(0, layout.num_classes, in_class, excess)
+        none = jnp.zeros((classes.shape[-1], now.shape[-1]))
+        agree, chance = jax.lax.fori_loop(0, layout.num_classes, in_class, (none, none))
+        excess = jnp.where(agree == number, jnp.inf, agree - chance)
         return cls(jnp.argmax(excess, axis=-1).astype(jnp.int32))
 
     def widen(self, layout: Layout, x: Float[Array, "*rows in"]) -> Float[Array, "*rows wider"]:
