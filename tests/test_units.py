@@ -215,7 +215,7 @@ def test_a_saved_team_holds_its_units(tmp_path):
 )
 def test_teams_are_worth_the_same_in_any_units(env, updates, least):
     """With free samples, in the environment's own units; `least` is far above a team that takes them raw."""
-    learner = make_config("default", env.spec, {"final_updates": updates, "learner": None}).restarts[-1]
+    learner = make_config("default", env.spec, {"final_updates": updates, "learner": None}).candidates[-1]
     values = []
     for reward, stretch, shift in ((1.0, 1.0, 0.0), (0.01, 0.1, 5.0), (100.0, 7.0, -20.0)):
         world = rescaled(env, reward, stretch, shift, classes=True)

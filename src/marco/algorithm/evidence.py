@@ -108,7 +108,7 @@ class Evidence:
         """
         if not self.config.team_steps:
             return False
-        only_collects = bool(self.config.team_share and self.config.restarts)
+        only_collects = bool(self.config.team_share and self.config.candidates)
         return not (
             only_collects and self.plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
         )

@@ -108,55 +108,70 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     """Few samples in a few chunks; the best of several teams trained in the last model.
 
     A standard deviation falls as one over the square root of the visits, a variance faster: in a discrete
-    environment it soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end.
+    environment it soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Long
+    episodes teach more each, and cost more: fewer refits and updates will do.
     """
-    continuous = spec.state_has_numbers
+    continuous, long = spec.state_has_numbers, spec.horizon > LONG
     total = (20_000 if continuous else 2_000) if given.samples is None else given.samples
-    chunk = total // 4 if continuous else max(500, total // 10)
+    chunk = total // 4 if long else max(500, total // 10)
     chunk = min(total, max(chunk, LEAST_EPISODES * spec.horizon))
-    last = given.of_team.get("team") or make_learner("free-samples", spec, given.learner)
-    gradients = isinstance(last, MAPPO)
-    final_updates = given.final_updates or (3_000 if gradients else 4_000)
-    if isinstance(last, QLearner) and "team" not in given.of_team:
-        last = _imagined(last, final_updates * spec.horizon)
-    last = given.changed(last)
-    steps = 30_000 if continuous else 50_000
+    final_updates = given.final_updates or (3_000 if long else 4_000)
+    candidates = _candidates(spec, given, final_updates)
+    steps = 30_000 if long else 50_000
     return MarcoConfig(
         samples=total,
         first_chunk=chunk,
         chunk=chunk,
-        team=given.changed(_on_the_way(last if given.mixer else None, spec)),
+        team=given.changed(_on_the_way(candidates[0] if given.mixer else None, spec)),
         explorer=_explorer(),
         model=default_model(spec),
         bonus="variance" if continuous else "standard-deviation",
         explorer_steps=steps,
         team_share=0.5,
         team_steps=steps,
-        demonstrations=0.0 if gradients else 0.9,
+        demonstrations=0.0 if continuous else 0.9,
         final_updates=final_updates,
-        restarts=_restarts(last, mixed=not given.mixer),
+        candidates=candidates,
+        offline=(_offline(),),
+        trial_samples=min(total // 5, max(total // 20, TRIAL_EPISODES * spec.horizon)),
         planning=20_000,
     )
 
 
-def _restarts(team: Learner, mixed: bool) -> tuple[Learner, ...]:
-    """One team of MAPPO, or four of Q-learning.
+LONG = 20
+"""Episodes of more steps are long."""
 
-    QMIX represents what VDN cannot, and gets stuck where VDN does not: which is better depends on the
-    environment, so every other team is VDN unless the learner was chosen by hand. VDN explores for a third as
-    long: demonstrations replace long random exploration, and random teammates make a riddle's light
-    uninformative.
+TRIAL_EPISODES = 4
+"""Episodes of the trial at the end, at least, unless they were more than a fifth of the budget."""
+
+
+def _candidates(spec: Spec, given: Given, updates: int) -> tuple[Learner, ...]:
+    """The teams of the last model: each learner fails somewhere, and which, is cheap to find out there.
+
+    QMIX represents what VDN cannot, and gets stuck where VDN does not; policy gradients solve `reference`
+    many times as fast as either, and get stuck in the riddle. VDN explores for a third as long:
+    demonstrations replace long random exploration, and random teammates make a riddle's light uninformative.
+    A learner that was chosen by hand has all teams.
     """
-    if isinstance(team, MAPPO):
-        return (team,)
-    if mixed and isinstance(team, QLearner) and team.mixer == "qmix":
-        shorter = max(1, team.epsilon_anneal_steps // 3)
-        return (team, replace(team, mixer="vdn", epsilon_anneal_steps=shorter)) * 2
-    return (team,) * 4
+    steps = updates * spec.horizon
+    if given.mixer:
+        own = given.of_team.get("team") or _imagined(make_learner("free-samples", spec, given.learner), steps)
+        chosen = given.changed(own)
+        return (chosen,) if isinstance(chosen, MAPPO) else (chosen,) * 4
+    names: tuple[LearnerName, ...] = ("mappo", "qmix", "vdn", "qmix")
+    teams = [_imagined(make_learner("free-samples", spec, name), steps) for name in names]
+    return tuple(given.changed(team) for team in teams)
 
 
-def _imagined(learner: QLearner, steps: int) -> QLearner:
-    """Q-learning in a learned model, where a training takes `steps` updates times steps of an episode."""
+def _offline() -> QLearner:
+    """A team without a model: VDN, which asks least of few data, on batches of real episodes."""
+    return replace(_explorer(), episodes_per_update=32, buffer_size=256, batch_size=32, td_lambda=0.5)
+
+
+def _imagined(learner: Learner, steps: int) -> Learner:
+    """A learner in a learned model, where a training takes `steps` updates times steps of an episode."""
+    if not isinstance(learner, QLearner):
+        return learner
     learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
     tenths = 1 if learner.mixer == "vdn" else 3
     steps = tenths * steps * learner.episodes_per_update // 10
@@ -170,7 +185,7 @@ def _on_the_way(chosen: Learner | None, spec: Spec) -> Learner:
     """
     if isinstance(chosen, MAPPO):
         return replace(chosen, episodes_per_update=32)
-    episodes = 8 if spec.horizon > 20 else 64
+    episodes = 8 if spec.horizon > LONG else 64
     mixer = chosen.mixer if isinstance(chosen, QLearner) else "vdn"
     return replace(_explorer(), mixer=mixer, episodes_per_update=episodes)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.events import Event
 from marco.algorithm.fit import fit_warnings
-from marco.learners.restarts import Best, winning_policy
+from marco.learners.candidates import Best, ImaginedReturn, imagined_return, winning_policy
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 
@@ -25,6 +25,8 @@ class Stream(IntEnum):
     EXPLORER = 4
     FINAL = 5
     FRESH_EXPLORER = 6
+    OFFLINE = 7
+    TRIAL = 8
 
 
 class MarcoState(NamedTuple):
@@ -43,7 +45,12 @@ class MarcoState(NamedTuple):
     best: tuple[Best, ...] = ()
     """The best team of each learner in the last model; empty before."""
     imagined: Any = None
-    """The value of the best team of each seed in the last model, by fresh episodes (`Imagined`)."""
+    """What the candidates of each seed earn in the last model, by fresh episodes (`Imagined`)."""
+
+    @property
+    def imagined_return(self) -> ImaginedReturn:
+        """What the team of each seed earns in the last model."""
+        return imagined_return(self.imagined, self.best)
 
     def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
         """What is to be known of the last model, and of the last collection, before the team is trusted."""

@@ -259,9 +259,9 @@ def _changed(config: Any, changes: dict[str, Any]) -> Any:
     of_team = {
         name.removeprefix("team."): value for name, value in changes.items() if name.startswith("team.")
     }
-    if not of_team or not getattr(config, "restarts", ()):
+    if not of_team or not getattr(config, "candidates", ()):
         return config
-    return replace(config, restarts=tuple(apply_changes(one, of_team) for one in config.restarts))
+    return replace(config, candidates=tuple(apply_changes(one, of_team) for one in config.candidates))
 
 
 def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Method:

@@ -200,7 +200,7 @@ def _leaves(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         if isinstance(value, dict):
             found |= _leaves(value, f"{prefix}{name}.")
-        elif name == "restarts":
+        elif name == "candidates":
             found[name] = len(value)
         elif prefix or name not in ("samples", "first_chunk", "chunk", "evaluate_every"):
             found[f"{prefix}{name}"] = value
