@@ -73,15 +73,15 @@ def _shrunk(gap: Float[np.ndarray, " P"], weight: Float[np.ndarray, " P"]) -> tu
 
 def expected_of_seed(imagined: Imagined, seed: int, earned: Sequence[Float[np.ndarray, " _"]]) -> Expected:
     """`expected` of one seed's candidates; those that are none have minus infinity."""
-    by_member = np.asarray(imagined.by_member)[:, seed].astype(float)
-    there = np.isfinite(by_member).all(-1)
+    promised = imagined.mean[:, seed]
+    there = np.isfinite(promised)
     mean, error = np.full(len(there), -np.inf), np.zeros(len(there))
     # One spread for all: few real episodes that end alike do not make a return certain.
     alone = [one.var(ddof=1) for one in earned if len(one) > 1]
     spread = np.sqrt(max([*np.asarray(imagined.deviation)[there, seed].astype(float) ** 2, *alone]))
     found = expected(
-        by_member[there].mean(-1),
-        by_member[there].std(-1),
+        promised[there],
+        imagined.doubt[there, seed],
         float(spread),
         [one for one, is_there in zip(earned, there, strict=True) if is_there],
     )

@@ -122,12 +122,12 @@ class Trial:
     def candidates(self, seed: int) -> tuple[Candidate, ...]:
         """The candidates of a seed; the first is the team that was chosen."""
         found, earned = self.expected()[seed], self.earned()[seed]
-        by_member = np.asarray(self.imagined.by_member)[:, seed].astype(float)
+        imagined = self.imagined.mean[:, seed]
         order = np.argsort([-float(one.value[seed]) for one in self.best], kind="stable")
         return tuple(
             Candidate(
                 self.names[team],
-                float(by_member[team].mean()),
+                float(imagined[team]),
                 float(earned[team].mean()) if len(earned[team]) else None,
                 len(earned[team]),
                 float(found.mean[team]),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 
+from marco.learners.parallel import EVALUATION_EPISODES
 from marco.policies.base import Policy
 
 
@@ -70,14 +71,27 @@ class Imagined(NamedTuple):
     """The standard deviation of a single return."""
 
     @property
-    def cautious(self) -> Float[np.ndarray, "C S"]:
-        """The lower end over members, a standard deviation below their mean: teams are chosen by it.
+    def mean(self) -> Float[np.ndarray, "C S"]:
+        """The mean return over all members."""
+        return np.asarray(self.by_member, float).mean(-1)
+
+    @property
+    def doubt(self) -> Float[np.ndarray, "C S"]:
+        """The standard deviation over members, beyond what chance makes of the episodes of each.
 
         A team that found out where one member is wrong is worth much there, and little in the others.
         """
-        known = np.asarray(self.by_member)
-        there = np.isfinite(known).all(-1)
-        return np.where(there, known.mean(-1) - np.where(there[..., None], known, 0.0).std(-1), -np.inf)
+        known = np.asarray(self.by_member, float)
+        if (members := known.shape[-1]) == 1:
+            return np.zeros(known.shape[:-1])
+        there = np.isfinite(known).all(-1, keepdims=True)
+        chance = np.asarray(self.deviation, float) ** 2 * members / EVALUATION_EPISODES
+        return np.sqrt(np.maximum(0.0, np.where(there, known, 0.0).var(-1, ddof=1) - chance))
+
+    @property
+    def cautious(self) -> Float[np.ndarray, "C S"]:
+        """The lower end over members: by it a team is chosen where none has played for real."""
+        return self.mean - self.doubt
 
 
 class ImaginedReturn(NamedTuple):
