@@ -1,5 +1,6 @@
 """The trial at the end: who plays how long, to the last step of the budget, also after a stop."""
 
+from dataclasses import replace
 from itertools import islice
 
 import jax
@@ -84,6 +85,19 @@ def test_teams_of_all_kinds_are_kept_and_restored(tmp_path):
     restored = begin(tmp_path, plan, known=KNOWN).restore()
     for one, other in zip(jax.tree.leaves(told[-1][1]), jax.tree.leaves(restored), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_promise_that_the_world_does_not_keep_is_told(whole):
+    """As if the model had said 50, where the riddle pays from -1 to 1."""
+    folder, _, state = whole
+    trial = begin(folder, PLAN, known=KNOWN).trial(state)
+    assert trial.warnings(SEEDS) == ()
+    bold = state.imagined._replace(
+        by_member=state.imagined.by_member + 50.0, deviation=state.imagined.deviation + 0.1
+    )
+    (first, second) = replace(trial, imagined=bold).warnings(SEEDS)
+    assert "the team of seed 3 earns 5" in first
+    assert "the model is not to be trusted there" in second
 
 
 def test_candidates_are_named_by_their_learners():

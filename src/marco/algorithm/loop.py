@@ -323,7 +323,8 @@ class Marco(Evidence):
                 yield _event(phase, {}, trial.progress(done)), state
         found = trial.expected()
         state = state._replace(best=chosen_by(state.best, np.stack([one.cautious for one in found], 1)))
-        yield _event(phase, trial.metrics(winner(state.best))), state
+        told = _event(phase, trial.metrics(winner(state.best)))
+        yield told._replace(warnings=self.trial(state).warnings(self.seeds)), state
 
     def trial(self, state: MarcoState) -> Trial:
         """The trial of the candidates at the end."""

@@ -53,9 +53,9 @@ class MarcoState(NamedTuple):
         return imagined_return(self.imagined, self.best)
 
     def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
-        """What is to be known of the last model, and of the last collection, before the team is trusted."""
-        collected = [event.warnings for event in ended if event.phase == "collect"]
-        return (*fit_warnings(self.fits, seeds), *(collected[-1] if collected else ()))
+        """What is to be known of the last model, collection and trial before the team is trusted."""
+        last = {event.phase: event.warnings for event in ended}
+        return (*fit_warnings(self.fits, seeds), *last.get("collect", ()), *last.get("trial", ()))
 
     def policy(self, config: MarcoConfig, index: int) -> Policy:
         """The team of one seed: the best in the last model, or the one trained so far."""

@@ -25,6 +25,8 @@ from marco.policies.base import EpsilonGreedy, Policy
 ROUNDS = 2
 """All teams play in the first half of the trial, the two that stand best after it in the second."""
 FINALISTS = 2
+FAR = 0.1
+"""A promise is broken by this share of the range of real returns."""
 LEAST_EPISODES = 2
 """Real episodes of a team in the first round, at least: where there is room for fewer, the teams that the
 model thinks least of do not play."""
@@ -118,6 +120,23 @@ class Trial:
             "trial_return": [float(one.mean()) if len(one) else None for one in own],
             "expected_return": [float(one.mean[which]) for one, which in zip(found, chosen, strict=True)],
         }
+
+    def warnings(self, seeds: Sequence[int]) -> tuple[str, ...]:
+        """A line for each seed whose team is expected to earn far less for real than in the model.
+
+        Far is a tenth of the range of all real returns.
+        """
+        found = []
+        for index, seed in enumerate(seeds):
+            team, real = self.candidates(index)[0], whole_returns(self.dataset.episodes(index))
+            gap = team.imagined - team.expected
+            if len(real) and gap > FAR * (real.max() - real.min()):
+                found.append(
+                    f"the team of seed {seed} earns {team.imagined:.4g} in the model and is expected to earn "
+                    f"{team.expected:.4g} for real, after {team.episodes} real episodes: the model is not to "
+                    "be trusted there."
+                )
+        return tuple(found)
 
     def candidates(self, seed: int) -> tuple[Candidate, ...]:
         """The candidates of a seed; the first is the team that was chosen."""
