@@ -36,6 +36,11 @@ def test_by_default_every_learner_has_a_team_and_vdn_explores_for_a_third_as_lon
     assert [team.epsilon_anneal_steps for team in others] == [3 * most // 10, most // 10, 3 * most // 10]
     reference = MarcoConfig.preset("default", REFERENCE)
     assert [type(team) for team in reference.candidates] == [type(team) for team in config.candidates]
+    foraging = MarcoConfig.preset(
+        "default", make("foraging").spec
+    )  # 50 steps: as many in a batch as elsewhere
+    each = [one.candidates[0].episodes_per_update for one in (config, reference, foraging)]
+    assert each == [128, 128, 64]
     assert (config.team.mixer, config.team_steps, config.team_share) == ("vdn", 50_000, 0.5)
 
 
@@ -99,6 +104,8 @@ def test_what_a_preset_derives_follows_the_changes():
     assert (config.samples, config.chunk, config.first_chunk) == (10_000, 1_000, 1_000)
     assert {team.learning_rate for team in (config.team, *config.candidates)} == {5e-4}
     assert len(config.candidates) == 4
+    shorter = MarcoConfig.preset("default", SWITCH, **{"team.td_lambda": 0.5})  # MAPPO has none
+    assert [getattr(team, "td_lambda", None) for team in shorter.candidates] == [None, 0.5, 0.5, 0.5]
     mine = QLearner("iql", learning_rate=1e-2)
     assert MarcoConfig.preset("default", SWITCH, team=mine).candidates == (mine,) * 4
     same = MarcoConfig.preset("default", SWITCH, chunk=250, **{"model.dynamics.members": 3})

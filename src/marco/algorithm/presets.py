@@ -34,6 +34,10 @@ class Given(NamedTuple):
         parts = {name: value for name, value in self.of_team.items() if name != "team"}
         return apply_changes(whole, {name.removeprefix("team."): parts[name] for name in parts}, "team.")
 
+    def changed_where_known(self, candidate: Learner) -> Learner:
+        """One of several different learners with those changes that concern it."""
+        return change_where_known(candidate, self.of_team)
+
 
 def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig:
     """The configuration of a preset with changes by (dotted) name."""
@@ -51,6 +55,14 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     of_team = {name: value for name, value in changes.items() if name.split(".")[0] == "team"}
     given = Given(learner, of_team, by_hand, changes.get("samples"), changes.get("final_updates"))
     return apply_changes(build(spec, given), changes)
+
+
+def change_where_known(candidate: Learner, of_team: Changes) -> Learner:
+    """A candidate with the changes of the team's learner (`team.NAME`) that it has a setting for."""
+    parts = {name.removeprefix("team."): value for name, value in of_team.items() if name != "team"}
+    known = {name: value for name, value in parts.items() if hasattr(candidate, name.split(".")[0])}
+    changed: Learner = apply_changes(candidate, known, "team.")
+    return changed
 
 
 def apply_changes(config: Any, changes: Changes, within: str = "") -> Any:
@@ -153,14 +165,12 @@ def _candidates(spec: Spec, given: Given, updates: int) -> tuple[Learner, ...]:
     demonstrations replace long random exploration, and random teammates make a riddle's light uninformative.
     A learner that was chosen by hand has all teams.
     """
-    steps = updates * spec.horizon
     if given.mixer:
-        own = given.of_team.get("team") or _imagined(make_learner("free-samples", spec, given.learner), steps)
+        own = given.of_team.get("team") or _imagined(spec, given.learner, updates)
         chosen = given.changed(own)
         return (chosen,) if isinstance(chosen, MAPPO) else (chosen,) * 4
     names: tuple[LearnerName, ...] = ("mappo", "qmix", "vdn", "qmix")
-    teams = [_imagined(make_learner("free-samples", spec, name), steps) for name in names]
-    return tuple(given.changed(team) for team in teams)
+    return tuple(given.changed_where_known(_imagined(spec, name, updates)) for name in names)
 
 
 def _offline() -> QLearner:
@@ -168,13 +178,20 @@ def _offline() -> QLearner:
     return replace(_explorer(), episodes_per_update=32, buffer_size=256, batch_size=32, td_lambda=0.5)
 
 
-def _imagined(learner: Learner, steps: int) -> Learner:
-    """A learner in a learned model, where a training takes `steps` updates times steps of an episode."""
-    if not isinstance(learner, QLearner):
-        return learner
+def _batch(horizon: int) -> int:
+    """Episodes of an update of policy gradients: 128 or, where they are long, some 3,200 steps of them."""
+    return max(32, min(128, 3_200 // horizon // 4 * 4))
+
+
+def _imagined(spec: Spec, name: LearnerName | None, updates: int) -> Learner:
+    """A learner in a learned model, where it trains for so many updates."""
+    learner = make_learner("free-samples", spec, name)
+    if isinstance(learner, MAPPO):
+        return replace(learner, episodes_per_update=_batch(spec.horizon))
+    assert isinstance(learner, QLearner)
     learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
     tenths = 1 if learner.mixer == "vdn" else 3
-    steps = tenths * steps * learner.episodes_per_update // 10
+    steps = tenths * updates * spec.horizon * learner.episodes_per_update // 10
     return replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
 
 
