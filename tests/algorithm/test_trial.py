@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from helpers.host_riddle import HostRiddle
 from helpers.tiny_run import KNOWN, SEEDS, TINY, WORLD, Drifter, begin, phases, settings
 from marco.algorithm.offline import recorded
 from marco.algorithm.trial import candidate_names, stints, who_plays
@@ -140,3 +141,15 @@ def test_recorded_episodes_are_padded_to_a_power_of_two(whole):
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[0, : sizes[0]], found.episodes)
     np.testing.assert_array_equal(first.actions, np.moveaxis(real[0].actions, 1, 0))
     assert list(islice(first.mask.sum(1), 3)) == np.asarray(real[0].mask).sum(0)[:3].tolist()
+
+
+def test_a_world_outside_jax_has_its_trial_too(tmp_path):
+    """Every step of it is counted, and kept as it is taken."""
+    steps = []
+    world = HostRiddle(before=steps.append)
+    plan = settings(samples=38, trial_samples=18, first_chunk=20, team=Drifter(), explorer=Drifter())
+    *_, (event, state) = begin(tmp_path, plan, world, SEEDS[:1], KNOWN).run()
+    assert (event.phase, event.samples) == ("done", 38)
+    assert len(steps) == 38
+    (only,) = begin(tmp_path, plan, world, SEEDS[:1], KNOWN).trial(state).candidates(0)
+    assert (only.name, only.episodes >= 6) == ("drifter", True)
