@@ -37,6 +37,12 @@ def test_gaps_beyond_chance_are_weighed_by_the_method_of_moments():
     assert found.mean.argmax() == 1
 
 
+def test_who_was_lucky_in_a_few_episodes_is_not_chosen_for_it():
+    """Gaps of 0.6 and -0.6 by means of error 0.5: Q = 2.88; 3.84 is chance once in twenty."""
+    found = expected(np.array([0.0, 0.1]), np.zeros(2), 1.0, [np.full(4, 0.6), np.full(4, -0.5)])
+    assert found.mean == pytest.approx([0.0, 0.1], abs=1e-6)
+
+
 def test_what_all_gaps_share_is_the_models_optimism_and_leaves_the_order_to_the_model():
     """Both earn 10 less than imagined, by means of error 0.5: the shared error is 10 (1 - 0.125 / 100)."""
     earned = [np.full(4, -5.0), np.full(4, -6.0), NOTHING]

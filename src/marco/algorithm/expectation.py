@@ -5,8 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.stats import chi2
 
 from marco.learners.candidates import Imagined
+
+CHANCE = 0.05
+"""How probable gaps are that are still taken for chance."""
 
 
 class Expected(NamedTuple):
@@ -31,8 +35,8 @@ def expected(
 
     A random-effects model, as in meta-analysis. A team's real value is its imagined one plus an error that
     all share, the model's optimism, plus one of its own; both are estimated from the gaps between real and
-    imagined returns (DerSimonian and Laird, 1986), and are 0 as long as chance explains the gaps. `spread` is
-    the standard deviation of a single return.
+    imagined returns (DerSimonian and Laird, 1986); the second is 0 as long as chance explains the gaps.
+    `spread` is the standard deviation of a single return.
     """
     episodes = np.array([len(one) for one in earned], float)
     played = episodes > 0
@@ -52,13 +56,18 @@ def expected(
 
 
 def _between(gap: Float[np.ndarray, " P"], within: Float[np.ndarray, " P"]) -> float:
-    """The variance of gaps beyond that `within` each of them, by the method of moments."""
+    """The variance of gaps beyond that `within` each of them, by the method of moments.
+
+    0 where Cochran's test does not find them different: else who was lucky in a few episodes would be chosen.
+    """
     if len(gap) < 2:
         return 0.0
-    weight = 1.0 / within
+    weight, freedom = 1.0 / within, len(gap) - 1
     common = np.average(gap, weights=weight)
-    excess = float((weight * (gap - common) ** 2).sum()) - (len(gap) - 1)
-    return max(0.0, excess / float(weight.sum() - (weight**2).sum() / weight.sum()))
+    q = float((weight * (gap - common) ** 2).sum())
+    if q <= chi2.ppf(1.0 - CHANCE, freedom):
+        return 0.0
+    return (q - freedom) / float(weight.sum() - (weight**2).sum() / weight.sum())
 
 
 def _shrunk(gap: Float[np.ndarray, " P"], weight: Float[np.ndarray, " P"]) -> tuple[float, float]:
