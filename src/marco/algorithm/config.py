@@ -49,6 +49,9 @@ class MarcoConfig:
     """lambda: the weight of the ensemble's disagreement in the exploration reward."""
     bonus: BonusName = "variance"
     """How disagreement is measured."""
+    novelty: bool = False
+    """Whether r-tilde also has the leverage of a step among the real ones: how new it is, whatever the
+    ensemble thinks of it."""
     explorer_steps: int = 100_000
     """Model steps that train the exploration policy after every refit."""
     warm_explorer: bool = True

@@ -19,6 +19,7 @@ from marco.environments.base import Environment, HostWorld, known_of
 from marco.learners.parallel import spread, stack_seeds
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
+from marco.model.novelty import Novelty, novelty_of
 from marco.model.rows import Data
 from marco.model.views import Centralised, Described, View, make_view
 from marco.types import Episode, Spec
@@ -87,9 +88,19 @@ class Evidence:
 
     def units(self, samples: int) -> Units:
         """What all real data so far are measured in; the learners that train in their model keep to it."""
-        view, true_spec = self.view(samples), self.env.spec
-        real = [view.for_team(true_spec, episodes) for episodes in self.episodes(samples)]
-        return stack_seeds([real_units(view.spec(true_spec), episodes) for episodes in real])
+        spec = self.spec(samples)
+        return stack_seeds([real_units(spec, episodes) for episodes in self.as_learned(samples)])
+
+    def as_learned(self, samples: int) -> list[Episode]:
+        """The real episodes of each seed in the columns of the environment that is learned from them."""
+        view = self.view(samples)
+        return [view.for_team(self.env.spec, episodes) for episodes in self.episodes(samples)]
+
+    def novelty(self, samples: int) -> Novelty | None:
+        """How new steps are beside the first `samples`."""
+        spec = self.spec(samples)
+        found = [novelty_of(spec, episodes) for episodes in self.as_learned(samples)]
+        return None if found[0] is None else stack_seeds(found)
 
     def plans(self, samples: int) -> bool:
         """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""

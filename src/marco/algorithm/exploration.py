@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from marco.environments.base import ByMember, Environment, Transition
 from marco.model.environment import ModelEnvironment
+from marco.model.novelty import Novelty
 from marco.model.uncertainty import BonusName
 from marco.policies.base import Memory, Policy
 from marco.types import Agent, Spec, TimeStep
@@ -29,6 +30,8 @@ class ExplorationEnvironment(Environment):
     bonus: BonusName = eqx.field(static=True, default="variance")
     reward_scale: Float[Array, ""] | None = None
     """What R is multiplied by, since r-tilde has no unit; None: nothing."""
+    novelty: Novelty | None = None
+    """How new steps are, where that is rewarded as well."""
     played: ModelEnvironment | None = None
     """One member of the model, where episodes are shared out among them: all of `inner` give the bonus."""
 
@@ -47,6 +50,8 @@ class ExplorationEnvironment(Environment):
         """A step of the model; disagreement of the ensemble is rewarded."""
         after = (self.played or self.inner).transition(key, state, actions)
         r_tilde = self.inner.uncertainty(self.bonus, state, actions, after.world)
+        if self.novelty is not None:
+            r_tilde += self.novelty(self.inner.central(state), actions)
         r = after.reward if self.reward_scale is None else self.reward_scale * after.reward
         return after._replace(reward=explore_reward(r, r_tilde, self.lam))
 
@@ -66,13 +71,16 @@ def exploration_environments(
     lam: Float[ArrayLike, ""],
     bonus: BonusName,
     reward_scale: Float[Array, " S"] | None = None,
+    novelty: Novelty | None = None,
 ) -> Any:
     """Every seed's model, wrapped for exploration."""
 
-    def one(model: ModelEnvironment, scale: Float[Array, ""] | None) -> ExplorationEnvironment:
-        return ExplorationEnvironment(model, jnp.float32(lam), bonus, reward_scale=scale)
+    def one(
+        model: ModelEnvironment, scale: Float[Array, ""] | None, novelty: Novelty | None
+    ) -> ExplorationEnvironment:
+        return ExplorationEnvironment(model, jnp.float32(lam), bonus, scale, novelty)
 
-    return jax.vmap(one)(models, reward_scale)
+    return jax.vmap(one)(models, reward_scale, novelty)
 
 
 def exploration_units(units: Units) -> Units:

@@ -270,7 +270,8 @@ class Marco(Evidence):
         units = self.units(phase.samples)
         explorer = with_units(config.explorer, explorer, jax.vmap(exploration_units)(units))
         scale = units.reward_scale if config.scales_bonus else None
-        models = exploration_environments(state.model, config.lam, config.bonus, scale)
+        novelty = self.novelty(phase.samples) if config.novelty else None
+        models = exploration_environments(state.model, config.lam, config.bonus, scale, novelty)
         envs = self._demonstrated(phase, models)
         keys = self.keys(phase.iteration, Stream.EXPLORER)
         for segment in train_for(keys, envs, config.explorer, explorer, config.explorer_steps):
@@ -307,8 +308,7 @@ class Marco(Evidence):
 
     def _trained_offline(self, phase: Phase, units: Units) -> Iterator[Best]:
         """Teams that never saw the model."""
-        view, config = self.view(phase.samples), self.config
-        real = [view.for_team(self.env.spec, own) for own in self.episodes(phase.samples)]
+        config, real = self.config, self.as_learned(phase.samples)
         for number, learner in enumerate(config.offline):
             keys = self.keys(number, Stream.OFFLINE)
             yield train_offline(keys, learner, self.spec(phase.samples), real, units, config.offline_updates)
