@@ -53,7 +53,7 @@ def test_a_place_never_entered_is_new_and_one_often_entered_is_not():
         value = float(found(jnp.asarray(places[place]), jnp.array([0])))
         assert value == pytest.approx(row @ inverse @ row, rel=1e-4)
     often, once, never = (float(found(jnp.asarray(row), jnp.array([0]))) for row in places)
-    assert often < 0.1 < 0.4 < once < 0.6 < 1.0 < never
+    assert often < 0.1 < 0.6 < once < 0.7 < 1.0 < never
     assert float(found(jnp.asarray(places[0]), jnp.array([1]))) > 1.0  # a move never made
 
 
