@@ -47,33 +47,28 @@ class _Observed:
         )
 
 
-class Runners(_Observed):
-    """Each agent sees its place on a ring, and not which way it runs; action 1 turns it round.
+class Ring(_Observed):
+    """Each agent sees its place on a ring of six. The reward is 1 where both are in the same place.
 
-    The reward is 1 where both are in the same place.
+    What is `hidden` is which way an agent runs, and action 1 turns it round. Else an action is the way
+    itself, and the places are all there is to know.
     """
 
-    def __init__(self, horizon=8):
-        super().__init__("runners", (Categorical("place", LENGTH),), horizon)
+    def __init__(self, hidden, horizon=8):
+        super().__init__("ring", (Categorical("place", LENGTH),), horizon)
+        self.hidden = hidden
 
     def begin(self):
         self.place, self.way = self.chance.integers(LENGTH, size=2), self.chance.choice([-1, 1], size=2)
 
     def move(self, actions):
-        self.way = np.where(actions == 1, -self.way, self.way)
+        before = self.way if self.hidden else np.ones(2, int)
+        self.way = np.where(actions == 1, -before, before)
         self.place = (self.place + self.way) % LENGTH
         return float(self.place[0] == self.place[1])
 
     def seen(self):
         return np.eye(LENGTH)[self.place]
-
-
-class Walkers(Runners):
-    """The same, but an action is the way itself: the places are all there is to know."""
-
-    def move(self, actions):
-        self.place = (self.place + np.where(actions == 1, 1, -1)) % LENGTH
-        return float(self.place[0] == self.place[1])
 
 
 class Echo(_Observed):

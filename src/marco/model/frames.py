@@ -25,11 +25,7 @@ def with_frames(spec: Spec, frames: int) -> Spec:
     The present comes first, as it was; then the timesteps before it, the latest first; then the actions, the
     latest first.
     """
-    past = [
-        replace(feature, name=f"{ago} ago: {feature.name}")
-        for ago in range(1, frames)
-        for feature in spec.state
-    ]
+    past = [_or_nothing(_ago(feature, ago)) for ago in range(1, frames) for feature in spec.state]
     acted = [
         Categorical(f"{ago} ago: {agent.name} {component.name}", component.size + 1, blank=True)
         for ago in range(1, frames)
@@ -46,8 +42,12 @@ def present(spec: Spec) -> tuple[Feature, ...]:
 
 
 def timesteps(spec: Spec) -> tuple[Feature, ...]:
-    """The features of all timesteps that are remembered, without the actions."""
-    return spec.state[: spec.frames * len(present(spec))]
+    """The features of all timesteps, without the actions; past classes are numbered as those of now are.
+
+    The columns are the same: what is nothing, before the start of an episode, counts as class 0.
+    """
+    now = present(spec)
+    return tuple(_ago(feature, ago) if ago else feature for ago in range(spec.frames) for feature in now)
 
 
 def remember(
@@ -90,6 +90,18 @@ def action_codes(spec: Spec, actions: Int[Array, "*batch N"]) -> Float[Array, "*
     hot = jnp.einsum("...na,nah->...nh", jax.nn.one_hot(actions, spec.num_actions), table)
     widths = [sum(component.size for component in agent.actions) for agent in spec.agents]
     return jnp.concatenate([hot[..., index, :width] for index, width in enumerate(widths)], axis=-1)
+
+
+def _ago(feature: Feature, ago: int) -> Feature:
+    return replace(feature, name=f"{ago} ago: {feature.name}")
+
+
+def _or_nothing(feature: Feature) -> Feature:
+    """The feature of a timestep that may not have been: all columns off are then a class of their own."""
+    if not isinstance(feature, Categorical) or feature.blank:
+        return feature
+    labels = ("nothing", *(feature.label(index) for index in range(feature.size)))
+    return replace(feature, size=feature.size + 1, blank=True, labels=labels)
 
 
 def _delayed(rows: Float[Array, "timesteps *batch columns"], ago: int, blank: Any) -> Array:
