@@ -12,7 +12,7 @@ from marco.model.certain import certain
 from marco.model.components import layouts
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.model.fit import ModelPlan, fit_model
-from marco.model.frames import forget, nothing, present, remember, stacked, with_frames
+from marco.model.frames import begin, forget, present, remember, stacked, with_frames
 from marco.model.inputs import Inputs
 from marco.model.relations import Relations
 from marco.model.rows import gather
@@ -21,7 +21,6 @@ from marco.model.views import ViewedPolicy
 from marco.policies.base import Policy, RandomPolicy
 from marco.rollout import play, rollout
 from marco.types import (
-    NO_ACTION,
     ActionComponent,
     Agent,
     Categorical,
@@ -62,9 +61,7 @@ def test_the_state_is_now_then_what_was_then_what_was_done():
     # Three timesteps of 5 columns, two times the actions: move and word of a, move of b.
     assert spec.state_width == 3 * 5 + 2 * (2 + 3 + 2)
     assert [feature.name for feature in spec.state[3:6]] == ["1 ago: place", "1 ago: colour", "1 ago: lit"]
-    assert spec.state[4] == Categorical(
-        "1 ago: colour", 4, blank=True, low=0.25, high=0.75, labels=("nothing", "0", "1", "2")
-    )
+    assert spec.state[4] == Categorical("1 ago: colour", 3, low=0.25, high=0.75)
     assert [feature.name for feature in spec.state[9:12]] == [
         "1 ago: a move",
         "1 ago: a word",
@@ -75,27 +72,23 @@ def test_the_state_is_now_then_what_was_then_what_was_done():
 
 def test_an_episode_is_stacked_as_worked_by_hand():
     rows = np.asarray(stacked(with_frames(SPEC, 3), small_episode()))
-    off = [0.0, 0.25, 0.25, 0.25, 0.0]
-    first, second, third = (
-        [1.0, 0.75, 0.25, 0.25, 0.0],
-        [2.0, 0.25, 0.75, 0.25, 1.0],
-        [3.0, 0.25, 0.25, 0.75, 0.0],
-    )
+    first, second = [1.0, 0.75, 0.25, 0.25, 0.0], [2.0, 0.25, 0.75, 0.25, 1.0]
+    third = [3.0, 0.25, 0.25, 0.75, 0.0]
     nobody = [0.0] * 7
     # Action 1 of a is move 1 and word 0, action 5 is move 1 and word 2.
     one, five = [0.0, 1, 1, 0, 0, 1, 0], [0.0, 1, 0, 0, 1, 0, 1]
-    np.testing.assert_array_equal(rows[0], [*first, *off, *off, *nobody, *nobody])
-    np.testing.assert_array_equal(rows[1], [*second, *first, *off, *one, *nobody])
+    np.testing.assert_array_equal(rows[0], [*first, *first, *first, *nobody, *nobody])
+    np.testing.assert_array_equal(rows[1], [*second, *first, *first, *one, *nobody])
     np.testing.assert_array_equal(rows[2], [*third, *second, *first, *five, *one])
 
 
 def test_a_step_remembers_what_a_stacked_episode_holds():
     spec, episode = with_frames(SPEC, 4), small_episode()
-    rows, memory = stacked(spec, episode), jnp.asarray(nothing(spec))
-    taken = jnp.concatenate([jnp.full((1, 2), NO_ACTION), episode.actions])
-    for t in range(4):
-        memory = remember(spec, memory, taken[t], episode.state[t])
-        np.testing.assert_array_equal(memory, rows[t])
+    rows, memory = stacked(spec, episode), begin(spec, episode.state[0])
+    np.testing.assert_array_equal(memory, rows[0])
+    for t in range(3):
+        memory = remember(spec, memory, episode.actions[t], episode.state[t + 1])
+        np.testing.assert_array_equal(memory, rows[t + 1])
 
 
 def test_to_forget_is_to_have_stacked_less_in_the_same_columns():
@@ -104,11 +97,11 @@ def test_to_forget_is_to_have_stacked_less_in_the_same_columns():
     less = stacked(short, small_episode())
     np.testing.assert_array_equal(rows[:, :10], less[:, :10])
     np.testing.assert_array_equal(rows[:, 20:27], less[:, 10:])
-    np.testing.assert_array_equal(rows[:, 10:20], np.tile(nothing(long)[:10], (4, 1)))
+    np.testing.assert_array_equal(rows[:, 10:20], np.tile(less[:, 5:10], 2))
     assert not rows[:, 27:].any()
-    np.testing.assert_array_equal(
-        forget(long, stacked(long, small_episode()), 4), stacked(long, small_episode())
-    )
+    whole = stacked(long, small_episode())
+    np.testing.assert_array_equal(forget(long, whole, 4), whole)
+    np.testing.assert_array_equal(forget(long, whole, 1), begin(long, small_episode().state))
 
 
 def test_the_networks_predict_only_what_is_now():
@@ -121,6 +114,8 @@ def test_the_networks_predict_only_what_is_now():
     assert before.shape == (len(inputs.numeric("dynamics")),)
     # What is past in s' is known of s: beside (s, a) only the 5 columns of now are seen.
     assert after.shape == (len(inputs.numeric("reward")),) == (before.size + 5,)
+    # Classes are 0 or 1; the place was 1 and is 2, and before the start it did not move.
+    np.testing.assert_array_equal(before[:15], [2, 0, 1, 0, 1, -1, 1, 0, 0, 0, 0, 1, 0, 0, 0])
 
 
 def test_the_change_of_a_class_is_an_input_of_its_own():
@@ -166,21 +161,20 @@ def test_known_functions_of_the_state_are_those_of_now():
     np.testing.assert_array_equal(shown[1, :1], rows[2, :1])
     after = known["dynamics"](key, rows[1], a)
     np.testing.assert_array_equal(after, [*(rows[1, :5] + 1.0), *rows[1, :5], 0, 1, 0, 0, 1, 0, 1])
-    np.testing.assert_array_equal(known["start"](key)[:5], np.arange(5.0))
-    np.testing.assert_array_equal(known["start"](key)[5:], nothing(spec)[5:])
+    np.testing.assert_array_equal(known["start"](key), [*range(5), *range(5), *[0] * 7])
     assert known["reward"](rows[1], a, rows[2]) == 1.0
     assert not known["available"](rows[1]).any()
     assert view.known(spec, given) == known  # nothing is compiled twice
 
 
 class _Recorder(Policy):
-    """Takes its action by the state it is shown: whether the light was on a step ago."""
+    """Takes its action by the state it is shown: whether the light was on a step ago, if anybody acted."""
 
     def start(self):
         return jnp.int32(0)
 
     def __call__(self, memory, timestep):
-        was_lit = timestep.state[2] > 0.5
+        was_lit = (timestep.state[2] > 0.5) & timestep.state[4:].any()
         return memory + 1, jax.nn.one_hot(jnp.full(2, was_lit, int), 2)
 
 

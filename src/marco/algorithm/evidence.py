@@ -12,7 +12,7 @@ from marco.algorithm.collect import earns_more, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
-from marco.algorithm.memory import Memories, Memory, candidates, choose
+from marco.algorithm.memory import MOST_SAMPLES, Memories, Memory, candidates, choose
 from marco.algorithm.planning import can_plan, few_enough
 from marco.algorithm.state import Stream
 from marco.data.dataset import Dataset
@@ -170,7 +170,8 @@ class Evidence:
         tried = candidates(spec)
         plan = self._plan(self._view(samples, tried[-1]))
         keys = self.keys(self.config.schedule.index(samples), Stream.MEMORY)
-        return choose(keys, plan, tried, self.episodes(samples), self.room)
+        most = min(self.room, MOST_SAMPLES)
+        return choose(keys, plan, tried, self.episodes(min(samples, most)), most)
 
 
 def stream_key(seed: int, iteration: int, stream: Stream) -> PRNGKeyArray:

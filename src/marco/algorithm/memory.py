@@ -32,6 +32,8 @@ CANDIDATES = (1, 2, 4)
 """The numbers of timesteps that are tried."""
 MOST_COLUMNS = 1_000
 """Of a state with its memory: with more, only what is set by hand is remembered."""
+MOST_SAMPLES = 5_000
+"""Of each seed, which are enough to choose by: a longer comparison would only cost time."""
 LEAST_EPISODES = 4
 """From fewer nothing is concluded: one episode says nothing of the others."""
 MEMBERS = 3
@@ -84,8 +86,8 @@ class Memory(NamedTuple):
 class Memories:
     """What a run has chosen to remember, after so many samples; kept in its folder.
 
-    It is chosen at the first fit, and again whenever the samples have doubled since: with more data more is
-    found out, and where the state has other columns the learners that see it begin anew.
+    It is chosen at the first fit, and as long as the samples are few again whenever they have doubled: with
+    more data more is found out. Where the state has other columns, the learners that see it begin anew.
     """
 
     file: Path | None = None
@@ -95,7 +97,7 @@ class Memories:
         """The memory at the last of the fits `reached`, each after so many samples."""
         due: list[int] = []
         for samples in reached:
-            if not due or samples >= 2 * due[-1]:
+            if not due or 2 * due[-1] <= samples <= MOST_SAMPLES:
                 due.append(samples)
         if not due:
             return Memory()

@@ -32,7 +32,8 @@ class Inputs:
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
     Relations are the same for classes: the differences between features of one kind. Of a state with a memory
-    both are those of the present, and the changes of classes since the timesteps before.
+    both are those of the present, and the changes of classes since the timesteps before. A number that is
+    past is seen as its change, too: a velocity is small beside the places that it is the difference of.
     """
 
     spec: Spec
@@ -44,7 +45,11 @@ class Inputs:
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
         gaps += [jnp.linalg.norm(s[..., vectors], axis=-1) for vectors in self._vectors]
         off, on = self._classes
-        return jnp.concatenate([(s - off) / (on - off), *gaps, self._relations(s)], axis=-1)
+        shown = (s - off) / (on - off)
+        if self.spec.frames > 1:
+            past = self._past_numbers
+            shown = shown.at[..., past].add(-s[..., past - self._present.spec.state_width])
+        return jnp.concatenate([shown, *gaps, self._relations(s)], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
@@ -133,6 +138,18 @@ class Inputs:
         ]
         alike = [[own for own in found if len(own) == size] for size in sorted({len(own) for own in found})]
         return [np.array(columns) for columns in alike] if self.distances else []
+
+    @cached_property
+    def _past_numbers(self) -> Int[np.ndarray, " columns"]:
+        """The columns of numbers that are past."""
+        shown = timesteps(self.spec)
+        numbers = [
+            np.arange(block.start, block.stop)
+            for feature, block in zip(shown, blocks(shown), strict=True)
+            if isinstance(feature, Continuous)
+        ]
+        columns = np.concatenate([np.zeros(0, int), *numbers])
+        return columns[columns >= self._present.spec.state_width]
 
     @property
     def _now(self) -> tuple[Feature, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from marco.model.frames import nothing, present, remember, stacked, with_frames
+from marco.model.frames import begin, present, remember, stacked, with_frames
 from marco.model.inputs import ComponentName
 from marco.model.views import KnownFunctions, View
 from marco.policies.base import Memory
@@ -34,11 +34,13 @@ class Stacked(View):
         return episodes._replace(state=stacked(self.spec(true_spec), episodes))
 
     def start(self, true_spec: Spec) -> Memory:
-        return jnp.asarray(nothing(self.spec(true_spec)))
+        return jnp.zeros(self.spec(true_spec).state_width)
 
     def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
         spec = self.spec(true_spec)
-        state = remember(spec, memory, timestep.previous_actions, timestep.state)
+        actions, now = timestep.previous_actions, timestep.state
+        first = jnp.all(actions == NO_ACTION)
+        state = jnp.where(first, begin(spec, now), remember(spec, memory, actions, now))
         return state, timestep._replace(state=state)
 
     def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
@@ -58,8 +60,7 @@ class _OfPresent:
         width = total_width(present(self.spec))
         match self.name, arguments:
             case "start", (key,):
-                nobody = jnp.full(self.spec.num_agents, NO_ACTION, jnp.int32)
-                return remember(self.spec, jnp.asarray(nothing(self.spec)), nobody, self.function(key))
+                return begin(self.spec, self.function(key))
             case "dynamics", (key, s, a):
                 return remember(self.spec, s, a, self.function(key, s[..., :width], a))
             case "observation", (key, s, previous):
