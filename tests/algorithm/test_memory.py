@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,14 +17,17 @@ from marco.algorithm.loop import Marco
 from marco.algorithm.memory import Gain, Losses, Memories, Memory, candidates, gain
 from marco.data.dataset import Dataset
 from marco.environments.base import has_joint_state
+from marco.learners.mappo import MAPPO
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
-from marco.model.description import Description
+from marco.model.description import Description, Row
 from marco.model.frames import with_frames
+from marco.model.parts import Part
+from marco.model.stacked_view import Stacked
 from marco.model.views import Described
 from marco.policies.base import RandomPolicy
 from marco.rollout import play
 from marco.runs.checkpoint import RunJournal
-from marco.types import Continuous
+from marco.types import NO_ACTION, Continuous
 
 CHAIN = PredictorConfig("chain", (16,), 2)
 MODEL = ModelConfig(
@@ -132,13 +136,28 @@ def test_no_memory_is_longer_than_an_episode_or_wider_than_is_of_use():
 
 
 def test_a_described_state_is_stacked_in_described_columns():
-    env = Ring(hidden=True)
-    run = begin(env, memory=2)
-    view = Described(run.view(0), Description.of(env.spec))
+    """The light is a number to the environment and a class to the model; agent b's repeats agent a's."""
+    env = Echo()
+    light = Row(2, (Part("light", (0,), ((0.0,), (1.0,))), Part("again", (1,), repeats=(0,))))
+    view = Described(Stacked(2), replace(Description.of(env.spec), state=light))
     (spec,) = view.model_specs(env.spec)
-    assert spec.frames == 2
+    assert [feature.name for feature in spec.state] == [
+        "light",
+        "1 ago: light",
+        "1 ago: a action",
+        "1 ago: b action",
+    ]
     assert view.spec(env.spec).agents == env.spec.agents
-    assert view.start(env.spec).shape == (spec.state_width,)
+    played = play(jax.random.key(0), env, RandomPolicy())
+    (viewed,), memory = view.episodes(env.spec, played), view.start(env.spec)
+    taken = np.concatenate([np.full((1, 2), NO_ACTION), played.actions])
+    for t in range(9):
+        shown = env.reset(0)._replace(
+            state=jnp.asarray(played.state[t]), previous_actions=jnp.asarray(taken[t])
+        )
+        memory, seen = view.timestep(env.spec, memory, shown)
+        np.testing.assert_array_equal(seen.state, viewed.state[t])
+        assert seen.state.shape == (1 + 1 + 2 * 2,)
 
 
 def test_which_environments_have_no_state_of_their_own():
@@ -146,6 +165,13 @@ def test_which_environments_have_no_state_of_their_own():
     assert not has_joint_state(toy(Central, state="state"))
     assert not has_joint_state(WORLD)
     assert begin(toy(), samples=30, first_chunk=30, memory=2).spec(0).frames == 2
+
+
+def test_critics_see_what_is_remembered():
+    run = begin(Echo(), memory=2, team=MAPPO(hidden=8, critic_hidden=8))
+    critic = run.init().team.learner.online.critic
+    # Two timesteps of two lights, the actions of two agents, and the clock.
+    assert critic.layers[0].weight.shape == (1, 2 * 2 + 2 * 2 + 1, 8)
 
 
 def test_what_is_set_by_hand_is_not_compared():

@@ -23,9 +23,10 @@ def check_samples(config: MarcoConfig, spec: Spec) -> None:
 def check_data_and_model(plan: ModelPlan, config: MarcoConfig, seeds: int) -> None:
     """Refuse more data, or larger models, than fit into the memory."""
     spec, available = plan.spec, memory_available()
+    state = max(spec.state_width, plan.view.spec(spec).state_width)
     seen = spec.num_agents * (spec.observation_width + spec.num_actions)
     # A step is kept with both of its states, and with what was seen before and after it; once more as rows.
-    step = 2 * (2 * spec.state_width + 2 * seen)
+    step = 2 * (2 * state + 2 * seen)
     batch = max(1, config.chunk // spec.horizon) * (spec.horizon + 1) * (spec.state_width + seen)
     cure = "make it smaller, or train fewer seeds"
     check_fits(f"samples={config.samples}", seeds * config.samples * step, cure, available)
