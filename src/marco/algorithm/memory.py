@@ -38,14 +38,16 @@ LEAST_EPISODES = 4
 """From fewer nothing is concluded: one episode says nothing of the others."""
 MEMBERS = 3
 """Networks of each component that is compared."""
-BEYOND_NOISE = 2.0
-"""More is remembered where it gains so many standard errors..."""
+BEYOND_NOISE = 3.0
+"""More is remembered where some feature gains so many standard errors..."""
+SHARE = 0.25
+"""... this share of what was not known of it: another fit of the same inputs may gain a little, too..."""
 LEAST_GAIN = 1e-3
 """... and so many nats a step."""
 RARE = 1e-3
 """A probability below which a surprise is not counted any higher: a single one must not decide."""
-KNOWN = float(np.log(0.01 * np.sqrt(2.0 * np.pi)))
-"""The nats of a number that is predicted to a hundredth of its spread: to know it better has no use."""
+PRECISE = 0.1
+"""A number that is predicted to this share of its spread counts as known."""
 
 
 class Gain(NamedTuple):
@@ -155,33 +157,50 @@ def choose(
     losses = {frames: _losses(keys, plan, parts, _forgotten(plan, data, frames)) for frames in tried}
     best = 1
     for frames in tried[1:]:
-        nats, error = gain(losses[best], losses[frames])
-        if nats > max(BEYOND_NOISE * error, LEAST_GAIN):
+        if better(losses[best], losses[frames]):
             best = frames
     gains = [Gain(frames, *gain(losses[1], losses[frames])) for frames in tried[1:]]
     return Memory(best, tuple(gains))
 
 
 class Losses(NamedTuple):
-    """The nats of each real step of which a component was not trained on, with the episode of the step."""
+    """What a component did not know of the real steps that it was not trained on, feature by feature."""
 
-    nats: Float[np.ndarray, " rows"]
+    nats: Float[np.ndarray, "rows features"]
+    """0 where a class was certain, or a number known well enough."""
     episode: Int[np.ndarray, " rows"]
 
 
-def gain(base: Sequence[Losses], other: Sequence[Losses]) -> tuple[float, float]:
-    """By how many nats a step all components together gain, and the standard error over episodes.
-
-    Steps of one episode are no independent evidence; episodes are.
-    """
-    total, variance = 0.0, 0.0
+def better(base: Sequence[Losses], other: Sequence[Losses]) -> bool:
+    """Whether some feature is predicted far better, beyond noise, and all together no worse."""
+    found = False
     for before, after in zip(base, other, strict=True):
-        by_episode = np.bincount(before.episode, before.nats - after.nats)
-        steps = np.bincount(before.episode)
-        mean, many = by_episode.sum() / steps.sum(), int((steps > 0).sum())
-        off = np.square(by_episode - mean * steps).sum() / np.square(float(steps.sum()))
-        total, variance = total + mean, variance + off * many / max(many - 1, 1)
-    return float(total), float(np.sqrt(variance))
+        nats, error = _by_episode(before.nats - after.nats, before.episode)
+        least = np.maximum(BEYOND_NOISE * error, SHARE * before.nats.mean(0))
+        found |= bool((nats > np.maximum(least, LEAST_GAIN)).any())
+    return found and gain(base, other)[0] > 0.0
+
+
+def gain(base: Sequence[Losses], other: Sequence[Losses]) -> tuple[float, float]:
+    """By how many nats a step all components together gain, and the standard error over episodes."""
+    parts = [
+        _by_episode((before.nats - after.nats).sum(-1, keepdims=True), before.episode)
+        for before, after in zip(base, other, strict=True)
+    ]
+    nats, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return float(nats.sum()), float(np.sqrt(np.square(errors).sum()))
+
+
+def _by_episode(
+    gained: Float[np.ndarray, "rows columns"], episode: Int[np.ndarray, " rows"]
+) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, " columns"]]:
+    """Means and their standard errors: steps of one episode are no independent evidence, episodes are."""
+    steps = np.bincount(episode)
+    sums = np.zeros((len(steps), gained.shape[1]))
+    np.add.at(sums, episode, gained)
+    mean, many = gained.mean(0), int((steps > 0).sum())
+    off = np.square(sums - steps[:, None] * mean).sum(0) / len(gained) ** 2
+    return mean, np.sqrt(off * many / max(many - 1, 1))
 
 
 def _losses(keys: Key[Array, " S"], plan: ModelPlan, parts: Sequence[Part], data: Any) -> list[Losses]:
@@ -207,8 +226,9 @@ def _held_out_nats(
     classes = np.asarray(rows.targets.classes)[:count]
     chosen = np.take_along_axis(found.probability, classes[..., None], axis=-1)[..., 0]
     varies = np.asarray(component.values.scale) > 0.0
-    numbers = np.where(varies, np.clip(found.loss, KNOWN, -np.log(RARE)), 0.0)
-    nats = -np.log(np.maximum(chosen, RARE)).sum(-1) + numbers.sum(-1)
+    precise = np.log(PRECISE * np.sqrt(2.0 * np.pi))
+    numbers = np.where(varies, np.clip(found.loss - precise, 0.0, -np.log(RARE)), 0.0)
+    nats = np.concatenate([-np.log(np.maximum(chosen, RARE)), numbers], axis=-1)
     return Losses(nats[found.held_out], begun + np.asarray(rows.episode)[:count][found.held_out])
 
 
