@@ -4,13 +4,12 @@
         [--change name=value ...] [--seeds 10] [--first-seed 0] [--name STUDY] [--rehearse]
 
 WORLD is any name that `marco.make` takes; --env gives its settings, --change those of MARCO, with dots in
-the name for its parts (team.learning_rate=5e-4). Each budget is a run of its own up to its last model; the
-teams of all budgets are then trained at once, each in its own last model. Returns are exact where chance can
-be enumerated, else means over 2,000 test episodes, counted apart. Rows go to three tables: `marco.csv` (the
-final teams), `marco_progress.csv` (every chunk of real data, and the best team at each tenth of the last
-training) and `marco_seconds.csv` (seconds of all seeds together; `compiling` is summed over threads, so that
-it can exceed the seconds of a fit). With --rehearse all is compiled and little is learned: it fills JAX's
-compilation cache, and no row is written.
+the name for its parts (team.learning_rate=5e-4). Each budget is a run of its own. Returns are exact where
+chance can be enumerated, else means over 2,000 test episodes, counted apart. Rows go to three tables:
+`marco.csv` (the final teams), `marco_progress.csv` (every chunk of real data, and the best team at each tenth
+of the last training) and `marco_seconds.csv` (seconds of all seeds together; `compiling` is summed over
+threads, so that it can exceed the seconds of a fit). With --rehearse all is compiled and little is learned:
+it fills JAX's compilation cache, and no row is written.
 """
 
 import argparse
@@ -18,40 +17,25 @@ import time
 from ast import literal_eval
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.monitoring
-import jax.numpy as jnp
 import numpy as np
 
 from marco.algorithm.config import MarcoConfig, PresetName
 from marco.algorithm.events import Event
-from marco.algorithm.loop import Marco, Phase
+from marco.algorithm.loop import Marco
 from marco.algorithm.state import MarcoState
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, optimum_of
 from marco.environments.registry import make
-from marco.evaluation import evaluate
-from marco.types import Episode
+from marco.evaluation import Estimate, evaluate
 from record import MARCO, MARCO_PROGRESS, MARCO_SECONDS, RESULTS, Results, Row, Table
 
 TEST_EPISODES, TEST_SEED = 2_000, 1_000_000
-
-
-class JoinedData:
-    """The real episodes of all budgets, as those of more seeds."""
-
-    def __init__(self, datasets: list[Dataset]) -> None:
-        self._datasets = datasets
-
-    def episodes(self, index: int, samples: int | None = None, since: int = 0) -> Episode:
-        """Those of one seed of one budget."""
-        which, seed = divmod(index, self._datasets[0].seeds)
-        return self._datasets[which].episodes(seed, samples, since)
 
 
 class Clock:
@@ -83,15 +67,6 @@ class Clock:
         ]
 
 
-class Collected(NamedTuple):
-    """A run up to its last model."""
-
-    samples: int
-    marco: Marco
-    state: MarcoState
-    reward_loss: list[float]
-
-
 @dataclass(frozen=True)
 class Study:
     """Runs of one preset in one environment: the budgets, the seeds, and where rows go."""
@@ -108,86 +83,67 @@ class Study:
     rehearse: bool = False
 
     def run(self) -> None:
-        """Spend every budget, then train and evaluate all teams."""
-        if self.rehearse:
-            # The same arrays stand for all budgets: only shapes matter.
-            collected = [self._collect(self.budgets[-1])] * len(self.budgets)
-        else:
-            collected = [self._collect(samples) for samples in self.budgets]
-        # A reward may look categorical in few samples and continuous in many: such models share no program.
-        for _, alike in groupby(collected, lambda one: jax.tree.structure(one.state)):
-            self._train_final(list(alike))
+        """One run after the other. All have room for the largest budget: they share their programs."""
+        for samples in self.budgets:
+            self._run(samples)
 
-    def _collect(self, samples: int) -> Collected:
-        clock, config = (
-            Clock(),
-            MarcoConfig.preset(self.preset, self.env.spec, samples=samples, **self.changes),
-        )
-        if self.rehearse:
-            config = rehearsal(config)
+    def _run(self, samples: int) -> None:
+        config = MarcoConfig.preset(self.preset, self.env.spec, samples=samples, **self.changes)
+        config = rehearsal(config) if self.rehearse else config
         dataset = Dataset(None, self.env.spec, len(self.seeds))
         marco = Marco(self.env, config, self.seeds, dataset, capacity=max(self.budgets))
         marco.check()
-        fitted, state = self._until_last_model(marco, clock, samples)
-        self._add(MARCO_SECONDS, clock.rows(study=self.name, samples=samples))
-        return Collected(samples, marco, state, fitted.metrics["reward"])
-
-    def _until_last_model(self, marco: Marco, clock: Clock, samples: int) -> tuple[Event, MarcoState]:
-        returns: list[float] = []
+        clock, ended = Clock(), dict[str, Event]()
         for event, state in marco.run():
             clock.lap(event.phase)
-            if not event.over:
-                continue
-            print(f"{event.samples:>7,} of {marco.config.samples:,} {event.phase}", flush=True)
-            if event.phase == "collect":
-                returns = event.metrics["return"]
-            if event.phase == "fit":
-                losses = event.metrics["reward"]
-                self._add_progress("collect", samples, event.samples, returns, reward_loss=losses)
-            if event.phase == "fit" and event.samples == marco.config.samples:
-                return event, state
-        raise RuntimeError("the run ended before its last model.")
+            if event.phase == "final" and event.metrics and not self.rehearse:
+                self._add_final(event, state, config, samples)
+                clock.lap("evaluate")
+            if event.over:
+                print(f"{event.samples:>7,} of {samples:,} {event.phase}", flush=True)
+                ended[event.phase] = event
+            if event.over and event.phase == "fit":
+                found = {"reward_loss": event.metrics["reward"]}
+                self._add_progress(
+                    "collect", samples, event.samples, ended["collect"].metrics["return"], **found
+                )
+        self._conclude(marco, state, samples, ended["fit"].metrics["reward"])
+        self._add(MARCO_SECONDS, clock.rows(study=self.name, samples=samples))
 
-    def _train_final(self, runs: list[Collected]) -> None:
-        clock, last = Clock(), runs[-1].marco
-        states = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(run.state for run in runs))
-        data: Any = JoinedData([run.marco.dataset for run in runs])
-        marco = replace(last, seeds=self.seeds * len(runs), dataset=data)
-        phase = Phase("final", len(last.config.schedule) - 1, last.config.samples)
-        for event, state in marco.do(phase, states):
-            clock.lap("final")
-            print(f"final {event.progress:.2f} {clock.phases['final']['seconds']:.1f} s", flush=True)
-            if not event.metrics or (self.rehearse and not event.over):
-                continue
-            for index, run in enumerate(runs):
-                self._evaluate(run, event, state, first=index * len(self.seeds))
-            clock.lap("evaluate")
-            shared = runs[0].samples if len(runs) == 1 else None
-            self._add(MARCO_SECONDS, clock.rows(study=self.name, samples=shared))
+    def _evaluate(self, state: MarcoState, config: MarcoConfig) -> list[Estimate]:
+        """The real value of every seed's team so far."""
+        policies = [state.policy(config, index) for index in range(len(self.seeds))]
+        found = [evaluate(self.env, policy, TEST_EPISODES, TEST_SEED) for policy in policies]
+        returns = [estimate.mean for estimate in found]
+        print(f"{np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}", flush=True)
+        return found
 
-    def _evaluate(self, run: Collected, event: Event, state: MarcoState, first: int) -> None:
-        """Evaluate the teams of one budget, which begin at the index `first`."""
-        own = range(first, first + len(self.seeds))
-        policies = [state.policy(run.marco.config, index) for index in own]
-        real = [evaluate(self.env, policy, TEST_EPISODES, TEST_SEED) for policy in policies]
-        returns = [estimate.mean for estimate in real]
-        imagined, steps = (
-            [event.metrics[name][i] for i in own] for name in ("imagined_return", "model_steps")
-        )
-        spread = f"{np.mean(returns):.4f}, {min(returns):.4f} to {max(returns):.4f}"
-        print(f"{run.samples:,}: {spread}", flush=True)
-        if not event.over:
-            of_seeds = {"model_steps": steps, "imagined": imagined}
-            self._add_progress("final", run.samples, run.samples, returns, **of_seeds)
-            return
+    def _add_final(self, event: Event, state: MarcoState, config: MarcoConfig, samples: int) -> None:
+        """The best teams so far, on the way through the last training."""
+        returns = [estimate.mean for estimate in self._evaluate(state, config)]
+        of_seeds = {
+            "model_steps": event.metrics["model_steps"],
+            "imagined": event.metrics["imagined_return"],
+        }
+        self._add_progress("final", samples, event.samples, returns, **of_seeds)
+
+    def _conclude(self, marco: Marco, state: MarcoState, samples: int, losses: list[float]) -> None:
+        """The teams that were chosen."""
         changes = " ".join(f"{name}={value}" for name, value in self.changes.items())
         facts: Row = {"study": self.name, "world": self.world, "preset": self.preset, "changes": changes}
-        facts |= {"samples": run.samples, "optimum": optimum_of(self.env)}
-        rows = [
-            {**facts, "seed": seed, "return": estimate.mean, "standard_error": estimate.standard_error}
-            | {"test_episodes": estimate.episodes, "imagined": value, "reward_loss": loss}
-            for seed, estimate, value, loss in zip(self.seeds, real, imagined, run.reward_loss, strict=True)
-        ]
+        facts |= {"samples": samples, "optimum": optimum_of(self.env)}
+        trial, imagined = marco.trial(state), state.imagined_return.mean.tolist()
+        rows = []
+        for index, estimate in enumerate(self._evaluate(state, marco.config)):
+            print(f"seed {self.seeds[index]}: {estimate.mean:.4f}")
+            for one in trial.candidates(index):
+                real = "" if one.real is None else f"; {one.real:.4f} in {one.episodes} real episodes"
+                print(f"    {one.name}: imagined {one.imagined:.4f}{real}; expected {one.expected:.4f}")
+            rows.append(
+                {**facts, "seed": self.seeds[index], "return": estimate.mean}
+                | {"standard_error": estimate.standard_error, "test_episodes": estimate.episodes}
+                | {"imagined": imagined[index], "reward_loss": losses[index]}
+            )
         self._add(MARCO, rows)
 
     def _add_progress(
@@ -211,6 +167,7 @@ def rehearsal(config: MarcoConfig) -> MarcoConfig:
         config,
         first_chunk=config.chunk,
         samples=min(config.chunk + 1, config.samples),
+        trial_samples=0,
         explorer_steps=1,
         team_steps=min(1, config.team_steps),
         final_updates=1,

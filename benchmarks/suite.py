@@ -197,9 +197,11 @@ def _marco(env: Environment | HostWorld, config: MarcoConfig, seeds: tuple[int, 
         for event, state in events:  # noqa: B007  (the last state is what was learned)
             if event.over:
                 print(f"  {event.samples:>7,} of {config.samples:,} {event.phase}", flush=True)
+    trial = marco.trial(state)
     for index, seed in enumerate(seeds):
         found = evaluate(env, state.policy(config, index), TEST_EPISODES, TEST_SEED)
-        yield _row(seed, found, "marco") | {"imagined": float(state.imagined.mean[index])}
+        chosen = trial.candidates(index)[0].name
+        yield _row(seed, found, chosen) | {"imagined": float(state.imagined_return.mean[index])}
 
 
 def _row(seed: int, found: Estimate, learner: str) -> Row:

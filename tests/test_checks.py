@@ -108,7 +108,7 @@ def test_a_part_is_named_by_where_it_stands():
 
 def test_long_trainings_anneal_within_32_bits():
     config = MarcoConfig.preset("default", SPEC, final_updates=10**9)
-    assert config.restarts[0].epsilon_anneal_steps == 2**31 - 1
+    assert config.candidates[0].epsilon_anneal_steps == 2**31 - 1
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "a", True])

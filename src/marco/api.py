@@ -16,6 +16,7 @@ from marco.algorithm.events import Event
 from marco.algorithm.loop import Marco, phases
 from marco.algorithm.precompile import compiled_ahead
 from marco.algorithm.state import MarcoState
+from marco.algorithm.trial import Candidate
 from marco.checks import check_episodes
 from marco.compilation import keep_compiled
 from marco.data.dataset import BrokenOff, Dataset, PlayedAgain
@@ -61,6 +62,8 @@ class Result:
     """The team's return in the model."""
     imagined_range: tuple[float, float]
     """Its return in the member of the model that thinks least of it, and in the one that thinks most."""
+    candidates: tuple[Candidate, ...]
+    """The teams that it was chosen from, itself first: what the model says of each, and what it earned."""
     env: Environment | HostWorld
     test_episodes: int
     warnings: tuple[str, ...] = ()
@@ -78,6 +81,11 @@ class Result:
             f"Result({spec.num_agents} agents in {spec.name}, {self.samples:,} real samples, "
             f"imagined return {self.imagined:.4g}, real return {real}{warned})"
         )
+
+    @property
+    def expected(self) -> tuple[float, float]:
+        """Between what the team's real return is expected to be, by the model and its trial: 95 in 100."""
+        return self.candidates[0].interval
 
     @cached_property
     def value(self) -> Estimate:
@@ -267,6 +275,7 @@ def _open(
 def _results(
     marco: Marco, state: MarcoState, ended: list[Event], tests: int, values: Sequence[Estimate | None]
 ) -> list[Result]:
+    imagined, trial = state.imagined_return, marco.shortened(ended).trial(state)
     return [
         Result(
             team=state.policy(marco.config, index),
@@ -276,8 +285,9 @@ def _results(
             broken_off=marco.dataset.broken_off,
             played_again=marco.dataset.played_again,
             metrics=ended,
-            imagined=float(state.imagined.mean[index]),
-            imagined_range=(float(state.imagined.low[index]), float(state.imagined.high[index])),
+            imagined=float(imagined.mean[index]),
+            imagined_range=(float(imagined.low[index]), float(imagined.high[index])),
+            candidates=trial.candidates(index),
             env=marco.env,
             test_episodes=tests,
             warnings=state.warnings(marco.seeds, ended),

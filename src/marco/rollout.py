@@ -91,10 +91,16 @@ def rollouts_by_member(
     Also the number of members: episode b is played by member b modulo that number. An environment without
     an ensemble is one member.
     """
-    parts = env.by_member()
-    if parts is None or episodes < parts.members:
+    parts, members = env.by_member(), num_members(env, episodes)
+    if parts is None or members == 1:
         return rollouts(key, env, policy, episodes), 1
     return _shared_out(key, env, parts._replace(resample=False), policy, episodes), parts.members
+
+
+def num_members(env: Environment, episodes: int) -> int:
+    """The members of an ensemble that so many episodes are shared out among: all of them, or one."""
+    parts = env.by_member()
+    return 1 if parts is None or episodes < parts.members else parts.members
 
 
 def _shared_out(

@@ -64,7 +64,7 @@ class Coded(Environment):
         return jnp.stack([CODES[world.code], world.place, jnp.float32(1.0)])
 
 
-PLAN = settings(team=TEAM, samples=60, first_chunk=30, chunk=15, restarts=(TEAM,))
+PLAN = settings(team=TEAM, samples=60, first_chunk=30, chunk=15, candidates=(TEAM,))
 
 
 def begin(folder, env=None, given=None):

@@ -94,8 +94,8 @@ def test_the_lines_of_algorithm_1_come_in_their_order(whole):
 
 def test_the_best_team_so_far_is_shown_while_the_last_training_goes_on(whole):
     assert SEGMENTS // 2 + PATIENCE < len(whole.shown) <= SEGMENTS + 1
-    for one, other in zip(jax.tree.leaves(whole.shown[-2]), jax.tree.leaves(whole.learned.best), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for shown, kept in zip(whole.shown[-2], whole.learned.best, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, shown.policy, kept.policy)
 
 
 def test_the_budget_is_used_to_the_last_step_and_not_exceeded_by_one(whole):
@@ -221,7 +221,7 @@ def test_without_the_exploration_policy_chance_collects(tmp_path, whole):
 @pytest.mark.parametrize(
     ("changes", "phase", "number"),
     [
-        ({"collector": "team", "team_steps": 8, "restarts": ()}, "team", "imagined_return"),
+        ({"collector": "team", "team_steps": 8, "candidates": ()}, "team", "imagined_return"),
         (
             {"lam": 0.0, "bonus": "standard-deviation", "resample_member": "episode"},
             "explore",

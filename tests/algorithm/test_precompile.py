@@ -29,11 +29,11 @@ def compiled():
 
 def test_later_phases_are_compiled_by_the_thread_and_by_nobody_else(tmp_path, compiled):
     unheard_of = Drifter(episodes_per_update=5)  # nobody has compiled anything for it yet
-    plan = settings(team=unheard_of, explorer=unheard_of, team_steps=10, restarts=(unheard_of,) * 2)
+    plan = settings(team=unheard_of, explorer=unheard_of, team_steps=10, candidates=(unheard_of,) * 2)
     with compiled_ahead(begin(tmp_path, plan, known=KNOWN)) as events:
         phases = [event.phase for event, _ in events if event.over]
     assert phases[-2:] == ["final", "done"]
-    large = ("train_seeds_until", "_train_all", "evaluate_all", "_best")
+    large = ("train_seeds_until", "_train_all", "evaluate_all", "best_of")
     names = [(name.removeprefix("jit(").removesuffix(")"), by_main) for name, by_main in compiled]
     by_main = [name for name, main in names if main]
     by_thread = [name for name, main in names if not main]

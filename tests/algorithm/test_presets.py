@@ -22,24 +22,33 @@ def test_the_paper_preset_has_the_papers_numbers():
     assert [s.explorer.mixer for s in (switch, bridge, reference)] == ["vdn", "vdn", "qmix"]
     for config in (switch, bridge, reference):
         assert (config.lam, config.bonus, config.epsilon) == (2.0, "variance", 0.1)
-        assert (config.restarts, config.demonstrations) == ((), 0.0)
+        assert (config.candidates, config.demonstrations) == ((), 0.0)
         assert config.model.reward.training is None
     assert [s.final_updates for s in (switch, bridge, reference)] == [100_000, 40_000, 40_000]
 
 
-def test_by_default_every_other_team_is_vdn_and_explores_for_a_third_as_long():
+def test_by_default_every_learner_has_a_team_and_vdn_explores_for_a_third_as_long():
     config = MarcoConfig.preset("default", SWITCH, final_updates=1_000)
     most = 1_000 * 32 * 6  # updates, episodes each, steps each
-    assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
-    assert [team.epsilon_anneal_steps for team in config.restarts] == [3 * most // 10, most // 10] * 2
+    mappo, *others = config.candidates
+    assert isinstance(mappo, MAPPO)
+    assert [team.mixer for team in others] == ["qmix", "vdn", "qmix"]
+    assert [team.epsilon_anneal_steps for team in others] == [3 * most // 10, most // 10, 3 * most // 10]
+    reference = MarcoConfig.preset("default", REFERENCE)
+    assert [type(team) for team in reference.candidates] == [type(team) for team in config.candidates]
+    foraging = MarcoConfig.preset(
+        "default", make("foraging").spec
+    )  # 50 steps: as many in a batch as elsewhere
+    each = [one.candidates[0].episodes_per_update for one in (config, reference, foraging)]
+    assert each == [128, 128, 64]
     assert (config.team.mixer, config.team_steps, config.team_share) == ("vdn", 50_000, 0.5)
 
 
 @pytest.mark.parametrize(("learner", "tenths"), [("iql", 3), ("qmix", 3), ("vdn", 1)])
 def test_a_learner_chosen_by_name_is_that_of_all_teams(learner, tenths):
     config = MarcoConfig.preset("default", SWITCH, learner=learner, final_updates=1_000)
-    assert len(config.restarts) == 4
-    for team in config.restarts:
+    assert len(config.candidates) == 4
+    for team in config.candidates:
         assert (team.mixer, team.epsilon_anneal_steps) == (learner, tenths * 1_000 * 32 * 6 // 10)
     assert (config.team.mixer, config.team.epsilon_anneal_steps) == (learner, 10_000)
 
@@ -50,17 +59,27 @@ def test_the_team_of_the_refits_follows_the_learner_by_name():
     assert (reference.team.mixer, reference.team.episodes_per_update) == ("vdn", 8)
     mappo = MarcoConfig.preset("default", SWITCH, learner="mappo")
     assert isinstance(mappo.team, MAPPO)
-    assert mappo.restarts == (replace(mappo.team, episodes_per_update=128),)
+    assert mappo.candidates == (replace(mappo.team, episodes_per_update=128),)
 
 
-def test_continuous_states_get_one_team_of_policy_gradients_and_rare_rewards_get_patience():
+def test_a_twentieth_of_the_budget_is_for_the_trial_and_a_few_episodes_at_least():
+    switch = MarcoConfig.preset("default", SWITCH, samples=10_000)
+    assert (switch.trial_samples, switch.schedule[-2:], switch.samples) == (500, (9_000, 9_500), 10_000)
+    few = MarcoConfig.preset("default", SWITCH, samples=300)
+    assert (few.trial_samples, few.schedule) == (4 * 6, (300,))  # no room for two chunks: no trial
+    assert MarcoConfig.preset("default", SWITCH, samples=60).trial_samples == 60 // 5
+    assert [one.mixer for one in switch.offline] == ["vdn"]
+    paper = MarcoConfig.preset("paper", SWITCH)
+    assert (paper.trial_samples, paper.offline) == (0, ())
+
+
+def test_rare_rewards_get_patience_and_long_episodes_fewer_refits():
     switch, reference = (MarcoConfig.preset("default", spec) for spec in (SWITCH, REFERENCE))
-    assert (len(switch.restarts), switch.bonus) == (4, "standard-deviation")
+    assert (len(switch.candidates), switch.bonus) == (4, "standard-deviation")
     for model in (switch.model, reference.model):
         assert model.reward.training.patience == model.termination.training.patience == 20
         assert model.training.patience == 5
-    assert (len(reference.restarts), reference.bonus) == (1, "variance")
-    assert isinstance(reference.restarts[0], MAPPO)
+    assert reference.bonus == "variance"
     assert (switch.samples, switch.chunk) == (2_000, 500)
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
 
@@ -83,10 +102,12 @@ def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
 def test_what_a_preset_derives_follows_the_changes():
     config = MarcoConfig.preset("default", SWITCH, samples=10_000, **{"team.learning_rate": 5e-4})
     assert (config.samples, config.chunk, config.first_chunk) == (10_000, 1_000, 1_000)
-    assert {team.learning_rate for team in (config.team, *config.restarts)} == {5e-4}
-    assert [team.mixer for team in config.restarts] == ["qmix", "vdn", "qmix", "vdn"]
+    assert {team.learning_rate for team in (config.team, *config.candidates)} == {5e-4}
+    assert len(config.candidates) == 4
+    shorter = MarcoConfig.preset("default", SWITCH, **{"team.td_lambda": 0.5})  # MAPPO has none
+    assert [getattr(team, "td_lambda", None) for team in shorter.candidates] == [None, 0.5, 0.5, 0.5]
     mine = QLearner("iql", learning_rate=1e-2)
-    assert MarcoConfig.preset("default", SWITCH, team=mine).restarts == (mine,) * 4
+    assert MarcoConfig.preset("default", SWITCH, team=mine).candidates == (mine,) * 4
     same = MarcoConfig.preset("default", SWITCH, chunk=250, **{"model.dynamics.members": 3})
     plain = MarcoConfig.preset("default", SWITCH)
     dynamics = replace(plain.model.dynamics, members=3)
@@ -115,7 +136,7 @@ def test_changes_are_made_at_once_in_any_order():
     none = MarcoConfig.preset("default", SWITCH, **{"model.reward.training": None})
     assert none.model.reward.training is None
     qmix = MarcoConfig.preset("default", SWITCH, **{"team.mixer": "qmix"})
-    assert [team.mixer for team in qmix.restarts] == ["qmix"] * 4
+    assert [team.mixer for team in qmix.candidates] == ["qmix"] * 4
 
 
 def test_an_unknown_preset_is_refused(monkeypatch):

@@ -40,7 +40,7 @@ SEEDS = (3, 4)
 def settings(**changes):
     first = min(20, changes.get("samples", 50))
     plan = {"samples": 50, "first_chunk": first, "chunk": 16, "explorer_steps": 20, "final_updates": 3}
-    plan |= {"demonstrations": 0.5, "restarts": (changes.get("team", TINY),)}
+    plan |= {"demonstrations": 0.5, "candidates": (changes.get("team", TINY),)}
     return MarcoConfig(**({"team": TINY, "explorer": TINY, "model": MODEL} | plan | changes))
 
 

@@ -74,8 +74,8 @@ def test_the_papers_learners_play_side_by_side_with_as_many_updates_per_episode(
         assert learner.episodes_per_update == learner.gradient_steps == BATCH
         assert learner.target_update_interval * BATCH == 200
     assert config.final_updates * BATCH == 40_000
-    assert plain.restarts
-    assert not config.restarts
+    assert plain.candidates
+    assert not config.candidates
 
 
 def test_more_updates_per_episode_have_smaller_budgets():

@@ -255,7 +255,7 @@ def test_a_run_begins_from_the_settings_of_another(tiny, run, tmp_path, monkeypa
     assert same == first
     assert (first.algorithm.lam, first.seeds) == (0.5, (3, 4))
     assert (changed.algorithm.samples, changed.algorithm.first_chunk, changed.seeds) == (10, 10, (7, 8))
-    assert {one.learning_rate for one in changed.algorithm.restarts} == {0.5}
+    assert {one.learning_rate for one in changed.algorithm.candidates} == {0.5}
     _, err, status = run("train", "--config", tmp_path / "a", "--preset", "paper", "--out", tmp_path / "d")
     assert (status, "--preset makes settings, which --config has" in err) == (2, True)
     _, err, status = run("train", "--lam", "0", "switch")

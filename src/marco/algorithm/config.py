@@ -63,9 +63,19 @@ class MarcoConfig:
     demonstrations: float = 0.0
     """The share of imagined episodes that begin with the actions of a real one. It falls to 0 by half of each
     training."""
-    restarts: tuple[Learner, ...] = ()
-    """The learners of the teams that are trained from scratch in the last model; the best team is kept,
-    chosen inside the model. Empty: the team that was trained after every refit is trained on."""
+    candidates: tuple[Learner, ...] = ()
+    """The learners of the teams that are trained from scratch in the last model, of which one is chosen.
+    Empty: the team that was trained after every refit is trained on."""
+    offline: tuple[Learner, ...] = ()
+    """Learners of teams that are trained without the model, on the real episodes alone: candidates, too."""
+    offline_updates: int = 1_000
+    """Updates of each of these."""
+    trial_samples: int = 0
+    """How many samples of the budget are kept for a trial at the end, in which the candidates play for real.
+    0: one is chosen by what the model says."""
+    until_gain_below: float = 0.0
+    """End the run before its budget is spent, once two chunks in a row have raised the team's return in the
+    model by less than this per thousand real samples. 0: spend the budget."""
     planning: int = 0
     """How long the exact planner searches for a team in the last model, where the states met were few: how
     often it looks at its clock. Before each later chunk it searches for a tenth of that; a team which is then
@@ -79,10 +89,18 @@ class MarcoConfig:
             raise ValueError(
                 f"first_chunk={self.first_chunk} must be from 1 to the budget of {self.samples} samples."
             )
-        for name in ("chunk", "final_updates"):
+        for name in ("chunk", "final_updates", "offline_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("explorer_steps", "team_steps", "lam", "planning", "memory"):
+        not_negative = (
+            "explorer_steps",
+            "team_steps",
+            "lam",
+            "planning",
+            "trial_samples",
+            "until_gain_below",
+        )
+        for name in (*not_negative, "memory"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
         for name in ("epsilon", "demonstrations", "team_share"):
@@ -93,13 +111,14 @@ class MarcoConfig:
 
     @property
     def schedule(self) -> tuple[int, ...]:
-        """The number of samples at each fit of the model."""
-        return (*range(self.first_chunk, self.samples, self.chunk), self.samples)
+        """The number of samples at each fit of the model; what is left then is for the trial."""
+        last = max(self.first_chunk, self.samples - self.trial_samples)
+        return (*range(self.first_chunk, last, self.chunk), last)
 
     @property
     def final_learners(self) -> tuple[Learner, ...]:
         """The learners of the teams in the last model."""
-        return self.restarts or (self.team,)
+        return self.candidates or (self.team,)
 
     @property
     def scales_bonus(self) -> bool:
@@ -112,7 +131,7 @@ class MarcoConfig:
 
         `changes` are fields of the config, or of its parts with dots in the name, as in
         `**{"team.learning_rate": 5e-4}`. What a preset derives follows them: the chunks from `samples`, the
-        restarts from `team`. `learner` ("iql", "vdn", "qmix", "mappo") chooses the team's learner by name.
+        candidates from `team`. `learner` ("iql", "vdn", "qmix", "mappo") chooses the team's learner by name.
         """
         from marco.algorithm.presets import make_config
 

@@ -1,8 +1,9 @@
 """What a run reports, and where its progress is kept."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-PhaseName = Literal["collect", "fit", "team", "explore", "final", "train", "done"]
+PhaseName = Literal["collect", "fit", "team", "explore", "final", "trial", "train", "done"]
 """The phases of Algorithm 1; `train` is the one phase of a model-free run."""
 
 
@@ -34,6 +35,10 @@ class Journal(Protocol):
     def latest(self) -> int:
         """The number of the last phase that was kept; 0 if there is none."""
 
+    @property
+    def events(self) -> Sequence[Event]:
+        """The ends of the phases that were kept."""
+
     def restore(self, like: Any) -> Any:
         """The state after that phase, in the structure of `like`."""
 
@@ -48,6 +53,7 @@ class NoJournal:
     """Keeps nothing: for runs in memory."""
 
     latest = 0
+    events: tuple[Event, ...] = ()
 
     def restore(self, like: Any) -> Any:
         """Nothing was kept."""

@@ -71,7 +71,7 @@ class Evidence:
     def memory_warnings(self, before: int, samples: int) -> tuple[str, ...]:
         """That the state alone is not Markov, when it is found out, and at the end."""
         now = self.memory(samples)
-        news = now != self.memory(before) or samples == self.config.samples
+        news = now != self.memory(before) or samples == self.config.schedule[-1]
         return now.warnings() if news else ()
 
     def spec(self, samples: int) -> Spec:
@@ -118,7 +118,7 @@ class Evidence:
         """
         if not self.config.team_steps:
             return False
-        only_collects = bool(self.config.team_share and self.config.restarts)
+        only_collects = bool(self.config.team_share and self.config.candidates)
         return not (
             only_collects and self.plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
         )

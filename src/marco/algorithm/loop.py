@@ -4,9 +4,9 @@
 are trained at once (axis S). Everything real goes through `Marco.collect`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -30,12 +30,14 @@ from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.evidence import Evidence
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings
+from marco.algorithm.gain import gain, shortened
 from marco.algorithm.limits import (
     check_data_and_model,
     check_known,
     check_memory_of_state,
     check_samples,
 )
+from marco.algorithm.offline import offline_like, train_offline
 from marco.algorithm.planning import (
     evaluate_plans,
     planned_beside,
@@ -44,6 +46,8 @@ from marco.algorithm.planning import (
     planned_on_the_way,
 )
 from marco.algorithm.state import MarcoState, Stream
+from marco.algorithm.trial import Trial, candidate_names
+from marco.learners.candidates import Best, chosen_by, winner, winning_value
 from marco.learners.parallel import (
     check_memory,
     check_seeds_of,
@@ -54,18 +58,18 @@ from marco.learners.parallel import (
 )
 from marco.learners.restarts import (
     EnvironmentsAt,
-    Imagined,
     best_like,
     evaluate_again,
+    imagined_like,
     race,
     restart_keys,
     train_for,
-    winning_value,
 )
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 from marco.simulators.pool import Simulators
 from marco.types import Spec
+from marco.units import Units
 
 
 class Phase(NamedTuple):
@@ -77,16 +81,20 @@ class Phase(NamedTuple):
     """Real samples per seed at its end."""
 
 
-def phases(config: MarcoConfig) -> Iterator[Phase]:
-    """The lines of Algorithm 1 in their order."""
+def phases(config: MarcoConfig, ended_early: bool = False) -> Iterator[Phase]:
+    """The lines of Algorithm 1 in their order. That a run ends early is known when its team was trained."""
     for iteration, samples in enumerate(config.schedule):
         yield Phase("collect", iteration, samples)  # lines 4 and 9: at random, later with pi_phi
         yield Phase("fit", iteration, samples)  # line 6
-        if samples == config.samples:
-            yield Phase("final", iteration, samples)  # the budget is spent
-            return
-        yield Phase("team", iteration, samples)  # line 7
+        last = samples == config.schedule[-1]
+        if not last or ended_early:
+            yield Phase("team", iteration, samples)  # line 7
+        if last:
+            break
         yield Phase("explore", iteration, samples)  # line 8
+    yield Phase("final", iteration, samples)  # what is left of the budget is for the trial
+    if samples < config.samples:
+        yield Phase("trial", iteration, config.samples)
 
 
 Events = Iterator[tuple[Event, MarcoState]]
@@ -97,6 +105,8 @@ class Marco(Evidence):
     """MARCO in a true environment: a configuration, seeds, and the dataset of all real samples."""
 
     journal: Journal = NO_JOURNAL
+    ended_early: bool = False
+    """Whether the configuration is that of a run which ended before its budget was spent."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
@@ -113,16 +123,26 @@ class Marco(Evidence):
     def run(self) -> Events:
         """Algorithm 1. Phases that the journal has kept are not done again."""
         self.dataset.recover(again=isinstance(self.env, Simulators))
-        done = self.journal.latest
+        done, ended = self.journal.latest, list(self.journal.events)
         state = self.restore() if done else self.init()
-        for step, phase in enumerate(phases(self.config), start=1):
-            if step <= done:
-                continue
-            for event, after in self.do(phase, state):
+        run = self.shortened(ended)
+        while remaining := list(islice(phases(run.config, run.ended_early), done, None)):
+            phase, done = remaining[0], done + 1
+            for event, after in run.do(phase, state):
                 state = after
-                self._keep(step, state, event)
+                self._keep(done, state, event)
                 yield event, state
-        yield Event("done", phase.iteration, phase.samples, {}), state
+            ended.append(event)
+            run = self.shortened(ended)
+        *_, last = phases(run.config)
+        yield Event("done", last.iteration, last.samples, {}), state
+
+    def shortened(self, ended: Iterable[Event]) -> "Marco":
+        """The same run, which ends earlier if the phases that have ended say so."""
+        config = shortened(self.config, ended)
+        if config == self.config:
+            return self
+        return replace(self, config=config, capacity=self.room, ended_early=True)
 
     def do(self, phase: Phase, state: MarcoState) -> Events:
         """Carry out one phase, reporting as it goes."""
@@ -132,6 +152,7 @@ class Marco(Evidence):
             "team": self.train_team,
             "explore": self.train_explorer,
             "final": self.train_final,
+            "trial": self.try_candidates,
         }
         return lines[phase.name](phase, state)
 
@@ -147,9 +168,10 @@ class Marco(Evidence):
 
     def restore(self) -> MarcoState:
         """What had been learned after the last phase that the journal has kept."""
-        *_, phase = islice(phases(self.config), self.journal.latest)
+        run = self.shortened(self.journal.events)
+        *_, phase = islice(phases(run.config, run.ended_early), self.journal.latest)
         self._check_collected(phase)
-        return self.journal.restore(self._template(phase))
+        return self.journal.restore(run._template(phase))
 
     def collect(self, phase: Phase, state: MarcoState) -> Events:
         """Fill D up to the phase's samples, not one more; every batch is stored before it is used."""
@@ -215,7 +237,7 @@ class Marco(Evidence):
         """Line 7: train Q_theta inside the model."""
         config = self.config
         if not self.trains_teams(phase.samples):
-            yield _event(phase, {}), state
+            yield _event(phase, self._planned_return(phase, state)), state
             return
         yield _event(phase, {}, 0.0), state
         keys = self.keys(phase.iteration, Stream.TEAM)
@@ -226,7 +248,17 @@ class Marco(Evidence):
             metrics = {"imagined_return": segment.returns.tolist(), "model_steps": segment.steps.tolist()}
             promised = jnp.asarray(segment.returns, jnp.float32)
             after = state._replace(team=segment.states, promised=promised)
+            if segment.progress == 1.0 and phase.iteration:
+                chunk = phase.samples - config.schedule[phase.iteration - 1]
+                metrics["gain_per_1000"] = gain(state.promised, promised, chunk)
             yield _event(phase, metrics, segment.progress), after
+
+    def _planned_return(self, phase: Phase, state: MarcoState) -> dict[str, list[Any]]:
+        """What the planned teams earn in their tables, where that says when to stop."""
+        if not self.config.until_gain_below or not self.plans(phase.samples):
+            return {}
+        plans = planned_on_the_way(state.model, self.episodes(phase.samples), self.config.planning)
+        return {"planned_return": [None if one is None else one.value for one in plans]}
 
     def train_explorer(self, phase: Phase, state: MarcoState) -> Events:
         """Line 8: train Q_phi inside the model on the reward of Equation 1; it observes the state."""
@@ -256,35 +288,79 @@ class Marco(Evidence):
         yield _event(phase, {}, 0.0), state
         keys = restart_keys(self.keys(phase.iteration, Stream.FINAL), len(learners))
         spec = self.spec(phase.samples)
-        continued = None if config.restarts else clear_replay(config.team, state.team, spec)
+        continued = None if config.candidates else clear_replay(config.team, state.team, spec)
         envs, units = self._demonstrated(phase, state.model), self.units(phase.samples)
+        floor = np.array([whole_return(own) or 0.0 for own in self.episodes(config.first_chunk)])
         with self._planning(phase, state.model) as plans:
-            for standing in race(keys, envs, state.model, learners, config.final_updates, continued, units):
+            for standing in race(
+                keys, envs, state.model, learners, config.final_updates, continued, units, floor
+            ):
                 state = state._replace(best=standing.best)
                 metrics = {
                     "imagined_return": winning_value(standing.best).tolist(),
                     "model_steps": standing.steps.tolist(),
                 }
-                yield _event(phase, metrics, 0.95 * standing.progress), state
+                yield _event(phase, metrics, 0.9 * standing.progress), state
             if plans is not None:
                 planned = evaluate_plans(keys, state.model, plans.result())
                 state = state._replace(best=(*state.best, planned))
                 metrics["planned_return"] = [v if np.isfinite(v) else None for v in planned.value.tolist()]
-        value = evaluate_again(keys, state.model, learners, state.best)
-        state = state._replace(imagined=value)
-        yield _event(phase, metrics | {"imagined_return": value.mean.tolist()}), state
+        state = state._replace(best=(*state.best, *self._trained_offline(phase, units)))
+        imagined = evaluate_again(keys, state.model, learners, state.best)
+        state = state._replace(imagined=imagined, best=chosen_by(state.best, imagined.cautious))
+        yield _event(phase, metrics | {"imagined_return": state.imagined_return.mean.tolist()}), state
+
+    def _trained_offline(self, phase: Phase, units: Units) -> Iterator[Best]:
+        """Teams that never saw the model."""
+        view, config = self.view(phase.samples), self.config
+        real = [view.for_team(self.env.spec, own) for own in self.episodes(phase.samples)]
+        for number, learner in enumerate(config.offline):
+            keys = self.keys(number, Stream.OFFLINE)
+            yield train_offline(keys, learner, self.spec(phase.samples), real, units, config.offline_updates)
+
+    def try_candidates(self, phase: Phase, state: MarcoState) -> Events:
+        """Let the candidates play for real; the team that is expected to earn most is kept."""
+        trial = self.trial(state)
+        keys_of = partial(self.keys, stream=Stream.TRIAL)
+        yield _event(phase, {}, 0.0), state
+        for policy, until in trial.turns():
+            for done in collect_until(keys_of, self.env, policy, self.dataset, until, self.config.chunk):
+                yield _event(phase, {}, trial.progress(done)), state
+        found = trial.expected()
+        state = state._replace(best=chosen_by(state.best, np.stack([one.cautious for one in found], 1)))
+        told = _event(phase, trial.metrics(winner(state.best)))
+        yield told._replace(warnings=self.trial(state).warnings(self.seeds)), state
+
+    def trial(self, state: MarcoState) -> Trial:
+        """The trial of the candidates at the end."""
+        config, begin = self.config, self.config.schedule[-1]
+        return Trial(
+            names=candidate_names(config.final_learners, self.plans(begin), config.offline),
+            best=state.best,
+            imagined=state.imagined,
+            dataset=self.dataset,
+            begin=begin,
+            end=config.samples,
+            horizon=self.env.spec.horizon,
+            offline=len(config.offline),
+        )
+
+    def best_like(self, samples: int) -> tuple[Best, ...]:
+        """The shapes of the candidates."""
+        spec, keys = self.spec(samples), self.keys(0, Stream.FINAL)
+        planned = (planned_like(spec, len(self.seeds)),) if self.plans(samples) else ()
+        offline = (offline_like(keys, learner, spec) for learner in self.config.offline)
+        return (*best_like(keys, self.config.final_learners, spec), *planned, *offline)
 
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""
-        model, fits = self.model_like(phase.samples)
-        state = self.init(phase.samples)._replace(model=model, fits=fits)
-        if phase.name != "final":
+        samples = min(phase.samples, self.config.schedule[-1])
+        model, fits = self.model_like(samples)
+        state = self.init(samples)._replace(model=model, fits=fits)
+        if phase.name not in ("final", "trial"):
             return state
-        spec = self.spec(phase.samples)
-        best = best_like(self.keys(0, Stream.FINAL), self.config.final_learners, spec)
-        if self.plans(phase.samples):
-            best = (*best, planned_like(spec, len(self.seeds)))
-        return state._replace(best=best, imagined=Imagined(*[jnp.zeros(len(self.seeds))] * 3))
+        best = self.best_like(samples)
+        return state._replace(best=best, imagined=imagined_like(model, best))
 
     def _described(self, phase: Phase, before: int, state: MarcoState) -> MarcoState:
         """Begin anew with the learners, if new data describe the state in other columns."""

@@ -19,8 +19,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.environments.enumeration import padded
+from marco.learners.candidates import Best
 from marco.learners.parallel import evaluate_all, stack_seeds
-from marco.learners.restarts import Best, RestartKeys
+from marco.learners.restarts import RestartKeys
 from marco.model.components import Component, Known, Model
 from marco.model.environment import ModelEnvironment
 from marco.policies.base import EpsilonGreedy, Policy

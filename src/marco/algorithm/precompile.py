@@ -19,6 +19,7 @@ from marco.algorithm.events import Event, PhaseName
 from marco.algorithm.loop import Events, Marco, phases
 from marco.algorithm.planning import planned_collectors
 from marco.algorithm.state import MarcoState
+from marco.algorithm.trial import acting_for_real
 from marco.checks import cores
 from marco.environments.base import Environment
 
@@ -67,6 +68,8 @@ def _rehearsals(
             continue
         if phase.name == "collect":
             rehearsals["collect"] = threads.submit(_rehearse_collection, rehearsed, blank)
+        elif phase.name == "trial":
+            rehearsals["trial"] = threads.submit(_rehearse_trial, rehearsed, event.samples)
         else:
             lines = rehearsed.do(phase._replace(iteration=0, samples=event.samples), blank)
             rehearsals[phase.name] = threads.submit(_rehearse, lines)
@@ -87,6 +90,14 @@ def _rehearse_collection(marco: Marco, blank: MarcoState) -> None:
             compile_collection(env, config, policy, seeds)
     nothing = [own._replace(mask=jnp.zeros_like(own.mask)) for own in marco.episodes(config.first_chunk)]
     chunk_metrics(config, env.spec, view, blank.model, nothing)
+
+
+def _rehearse_trial(marco: Marco, samples: int) -> None:
+    """What lets the candidates play is compiled, and not run."""
+    if isinstance(marco.env, Environment):
+        for one in marco.best_like(samples):
+            acting = jax.eval_shape(acting_for_real, one.policy)
+            compile_collection(marco.env, marco.config, acting, len(marco.seeds))
 
 
 def _rehearse(phase: Events) -> None:

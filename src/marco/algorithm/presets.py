@@ -34,6 +34,10 @@ class Given(NamedTuple):
         parts = {name: value for name, value in self.of_team.items() if name != "team"}
         return apply_changes(whole, {name.removeprefix("team."): parts[name] for name in parts}, "team.")
 
+    def changed_where_known(self, candidate: Learner) -> Learner:
+        """One of several different learners with those changes that concern it."""
+        return change_where_known(candidate, self.of_team)
+
 
 def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig:
     """The configuration of a preset with changes by (dotted) name."""
@@ -51,6 +55,14 @@ def make_config(preset: PresetName, spec: Spec, changes: Changes) -> MarcoConfig
     of_team = {name: value for name, value in changes.items() if name.split(".")[0] == "team"}
     given = Given(learner, of_team, by_hand, changes.get("samples"), changes.get("final_updates"))
     return apply_changes(build(spec, given), changes)
+
+
+def change_where_known(candidate: Learner, of_team: Changes) -> Learner:
+    """A candidate with the changes of the team's learner (`team.NAME`) that it has a setting for."""
+    parts = {name.removeprefix("team."): value for name, value in of_team.items() if name != "team"}
+    known = {name: value for name, value in parts.items() if hasattr(candidate, name.split(".")[0])}
+    changed: Learner = apply_changes(candidate, known, "team.")
+    return changed
 
 
 def apply_changes(config: Any, changes: Changes, within: str = "") -> Any:
@@ -109,58 +121,78 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
     """Few samples in a few chunks; the best of several teams trained in the last model.
 
     A standard deviation falls as one over the square root of the visits, a variance faster: in a discrete
-    environment it soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end.
+    environment it soon weighs nothing beside a reward of 1, and `bridge` is not explored to its end. Long
+    episodes teach more each, and cost more: fewer refits and updates will do.
     """
-    continuous = spec.state_has_numbers
+    continuous, long = spec.state_has_numbers, spec.horizon > LONG
     total = (20_000 if continuous else 2_000) if given.samples is None else given.samples
-    chunk = total // 4 if continuous else max(500, total // 10)
+    chunk = total // 4 if long else max(500, total // 10)
     chunk = min(total, max(chunk, LEAST_EPISODES * spec.horizon))
-    last = given.of_team.get("team") or make_learner("free-samples", spec, given.learner)
-    gradients = isinstance(last, MAPPO)
-    final_updates = given.final_updates or (3_000 if gradients else 4_000)
-    if isinstance(last, QLearner) and "team" not in given.of_team:
-        last = _imagined(last, final_updates * spec.horizon)
-    last = given.changed(last)
-    steps = 30_000 if continuous else 50_000
+    final_updates = given.final_updates or (3_000 if long else 4_000)
+    candidates = _candidates(spec, given, final_updates)
+    steps = 30_000 if long else 50_000
     return MarcoConfig(
         samples=total,
         first_chunk=chunk,
         chunk=chunk,
-        team=given.changed(_on_the_way(last if given.mixer else None, spec)),
+        team=given.changed(_on_the_way(candidates[0] if given.mixer else None, spec)),
         explorer=_explorer(),
         model=default_model(spec),
         bonus="variance" if continuous else "standard-deviation",
         explorer_steps=steps,
         team_share=0.5,
         team_steps=steps,
-        demonstrations=0.0 if gradients else 0.9,
+        demonstrations=0.0 if continuous else 0.9,
         final_updates=final_updates,
-        restarts=_restarts(last, mixed=not given.mixer),
+        candidates=candidates,
+        offline=(_offline(),),
+        trial_samples=min(total // 5, max(total // 20, TRIAL_EPISODES * spec.horizon)),
         planning=20_000,
     )
 
 
-def _restarts(team: Learner, mixed: bool) -> tuple[Learner, ...]:
-    """One team of MAPPO, or four of Q-learning.
+LONG = 20
+"""Episodes of more steps are long."""
 
-    QMIX represents what VDN cannot, and gets stuck where VDN does not: which is better depends on the
-    environment, so every other team is VDN unless the learner was chosen by hand. VDN explores for a third as
-    long: demonstrations replace long random exploration, and random teammates make a riddle's light
-    uninformative.
+TRIAL_EPISODES = 4
+"""Episodes of the trial at the end, at least, unless they were more than a fifth of the budget."""
+
+
+def _candidates(spec: Spec, given: Given, updates: int) -> tuple[Learner, ...]:
+    """The teams of the last model: each learner fails somewhere, and which, is cheap to find out there.
+
+    QMIX represents what VDN cannot, and gets stuck where VDN does not; policy gradients solve `reference`
+    many times as fast as either, and get stuck in the riddle. VDN explores for a third as long:
+    demonstrations replace long random exploration, and random teammates make a riddle's light uninformative.
+    A learner that was chosen by hand has all teams.
     """
-    if isinstance(team, MAPPO):
-        return (team,)
-    if mixed and isinstance(team, QLearner) and team.mixer == "qmix":
-        shorter = max(1, team.epsilon_anneal_steps // 3)
-        return (team, replace(team, mixer="vdn", epsilon_anneal_steps=shorter)) * 2
-    return (team,) * 4
+    if given.mixer:
+        own = given.of_team.get("team") or _imagined(spec, given.learner, updates)
+        chosen = given.changed(own)
+        return (chosen,) if isinstance(chosen, MAPPO) else (chosen,) * 4
+    names: tuple[LearnerName, ...] = ("mappo", "qmix", "vdn", "qmix")
+    return tuple(given.changed_where_known(_imagined(spec, name, updates)) for name in names)
 
 
-def _imagined(learner: QLearner, steps: int) -> QLearner:
-    """Q-learning in a learned model, where a training takes `steps` updates times steps of an episode."""
+def _offline() -> QLearner:
+    """A team without a model: VDN, which asks least of few data, on batches of real episodes."""
+    return replace(_explorer(), episodes_per_update=32, buffer_size=256, batch_size=32, td_lambda=0.5)
+
+
+def _batch(horizon: int) -> int:
+    """Episodes of an update of policy gradients: 128 or, where they are long, some 3,200 steps of them."""
+    return max(32, min(128, 3_200 // horizon // 4 * 4))
+
+
+def _imagined(spec: Spec, name: LearnerName | None, updates: int) -> Learner:
+    """A learner in a learned model, where it trains for so many updates."""
+    learner = make_learner("free-samples", spec, name)
+    if isinstance(learner, MAPPO):
+        return replace(learner, episodes_per_update=_batch(spec.horizon))
+    assert isinstance(learner, QLearner)
     learner = replace(learner, episodes_per_update=32, buffer_size=512, batch_size=64)
     tenths = 1 if learner.mixer == "vdn" else 3
-    steps = tenths * steps * learner.episodes_per_update // 10
+    steps = tenths * updates * spec.horizon * learner.episodes_per_update // 10
     return replace(learner, epsilon_anneal_steps=min(max(1, steps), LARGEST))
 
 
@@ -171,7 +203,7 @@ def _on_the_way(chosen: Learner | None, spec: Spec) -> Learner:
     """
     if isinstance(chosen, MAPPO):
         return replace(chosen, episodes_per_update=32)
-    episodes = 8 if spec.horizon > 20 else 64
+    episodes = 8 if spec.horizon > LONG else 64
     mixer = chosen.mixer if isinstance(chosen, QLearner) else "vdn"
     return replace(_explorer(), mixer=mixer, episodes_per_update=episodes)
 

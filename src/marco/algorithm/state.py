@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.events import Event
 from marco.algorithm.fit import fit_warnings
-from marco.learners.restarts import Best, winning_policy
+from marco.learners.candidates import Best, ImaginedReturn, imagined_return, winning_policy
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 
@@ -26,6 +26,8 @@ class Stream(IntEnum):
     EXPLORER = 4
     FINAL = 5
     FRESH_EXPLORER = 6
+    OFFLINE = 7
+    TRIAL = 8
 
 
 class MarcoState(NamedTuple):
@@ -44,12 +46,17 @@ class MarcoState(NamedTuple):
     best: tuple[Best, ...] = ()
     """The best team of each learner in the last model; empty before."""
     imagined: Any = None
-    """The value of the best team of each seed in the last model, by fresh episodes (`Imagined`)."""
+    """What the candidates of each seed earn in the last model, by fresh episodes (`Imagined`)."""
+
+    @property
+    def imagined_return(self) -> ImaginedReturn:
+        """What the team of each seed earns in the last model."""
+        return imagined_return(self.imagined, self.best)
 
     def warnings(self, seeds: tuple[int, ...], ended: Iterable[Event]) -> tuple[str, ...]:
-        """What is to be known of the last model, and of the last collection, before the team is trusted."""
-        collected = [event.warnings for event in ended if event.phase == "collect"]
-        return (*fit_warnings(self.fits, seeds), *(collected[-1] if collected else ()))
+        """What is to be known of the last model, collection and trial before the team is trusted."""
+        last = {event.phase: event.warnings for event in ended}
+        return (*fit_warnings(self.fits, seeds), *last.get("collect", ()), *last.get("trial", ()))
 
     def policy(self, config: MarcoConfig, index: int) -> Policy:
         """The team of one seed: the best in the last model, or the one trained so far."""

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from marco.algorithm.model_free import ModelFreeConfig
+from marco.algorithm.trial import Candidate
 from marco.cli.common import cell, console, say
 from marco.runs.checkpoint import read_metrics
 from marco.runs.figures import run_figure
@@ -49,6 +50,8 @@ def show_result(run: Run) -> None:
             cells.insert(2, _imagined(result, index))
         table.add_row(*cells, cell(result["optimum"]))
     console.print(table)
+    for line in _choices(result):
+        console.print(line)
     for warning in result.get("warnings", ()):
         say(f"Warning: {warning}", style="yellow")
     if result["logged"]:
@@ -76,6 +79,19 @@ def _imagined(result: dict[str, Any], index: int) -> str:
     """The imagined return of a team, and from where to where the members of the model put it."""
     mean, ranges = cell(result["imagined"][index]), result.get("imagined_range")
     return mean if ranges is None else f"{mean} ({cell(ranges[index][0])} to {cell(ranges[index][1])})"
+
+
+def _choices(result: dict[str, Any]) -> Iterator[str]:
+    """Which team was chosen for each seed, and what it is expected to earn."""
+    for row, own in zip(result["real"], result.get("candidates", ()), strict=False):
+        teams = [Candidate(**one) for one in own]
+        low, high = teams[0].interval
+        played = [f"{one.name} {cell(one.real)} ({one.episodes})" for one in teams if one.episodes]
+        trial = f" In their trial (episodes): {', '.join(played)}." if played else ""
+        yield (
+            f"Seed {row['seed']}: {teams[0].name} of {len(teams)} candidates; expect {cell(low)} to "
+            f"{cell(high)} for real.{trial}"
+        )
 
 
 def _whole_updates(run: Run, samples: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ import tyro
 
 from marco.checks import check_types
 
-HIDDEN = ("samples", "restarts")
+HIDDEN = ("samples", "candidates", "offline")
 """Fields of a configuration that are options of the command itself."""
 
 

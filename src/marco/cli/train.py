@@ -12,7 +12,7 @@ import tyro
 
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.model_free import ModelFreeConfig
-from marco.algorithm.presets import apply_changes
+from marco.algorithm.presets import apply_changes, change_where_known
 from marco.api import default_test_episodes
 from marco.checks import SEEDS, check_episodes, check_seed, cores, gib, machine_memory, same_world
 from marco.cli.each_seed import commands, most_processes, run_together
@@ -256,12 +256,10 @@ def _choices(options: Train) -> Choices:
 def _changed(config: Any, changes: dict[str, Any]) -> Any:
     """A configuration with changes; those of the team are also those of all teams in the last model."""
     config = apply_changes(config, changes)
-    of_team = {
-        name.removeprefix("team."): value for name, value in changes.items() if name.startswith("team.")
-    }
-    if not of_team or not getattr(config, "restarts", ()):
+    of_team = {name: value for name, value in changes.items() if name.startswith("team.")}
+    if not of_team or not getattr(config, "candidates", ()):
         return config
-    return replace(config, restarts=tuple(apply_changes(one, of_team) for one in config.restarts))
+    return replace(config, candidates=tuple(change_where_known(one, of_team) for one in config.candidates))
 
 
 def _method(algorithm: MarcoConfig | ModelFreeConfig) -> Method:

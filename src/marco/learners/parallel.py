@@ -18,9 +18,10 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from marco.checks import check_seeds, cores, gib, machine_memory
 from marco.compilation import program, program_of_one_core
+from marco.data.replay import Buffer
 from marco.environments.base import Environment, HostWorld
 from marco.learners.base import Learner, Metrics, TakesUnits
-from marco.learners.training import TrainingState, init, train, train_until
+from marco.learners.training import TrainingState, init, train, train_on, train_until
 from marco.policies.base import Policy
 from marco.rollout import rollouts_by_member
 from marco.types import Spec
@@ -112,6 +113,22 @@ def train_seeds_until(
         return train_until(key, env, learner, state, target)
 
     return each(one)(keys, envs, states, targets)
+
+
+@partial(program, static_argnames="learner")
+def train_seeds_on(
+    keys: Key[Array, " S"],
+    recorded: Buffer,
+    learner: Learner,
+    states: TrainingState,
+    updates: Int[ArrayLike, ""],
+) -> TrainingState:
+    """`train_on` for every seed."""
+
+    def one(key: Array, recorded: Buffer, state: TrainingState) -> TrainingState:
+        return train_on(key, recorded, learner, state, updates)
+
+    return each(one)(keys, recorded, states)
 
 
 @partial(jax.jit, static_argnames="learner")

@@ -17,7 +17,18 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from marco.environments.base import Environment
 from marco.learners.base import Learner, Metrics
+from marco.learners.candidates import (
+    Best,
+    Imagined,
+    best_of,
+    better,
+    imagined_return,
+    winning_policy,
+    winning_value,
+)
 from marco.learners.parallel import (
+    EVALUATION_EPISODES,
+    Estimate,
     evaluate_all,
     greedy_all,
     init_all,
@@ -30,6 +41,7 @@ from marco.learners.parallel import (
 )
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
+from marco.rollout import num_members
 from marco.types import Spec
 from marco.units import Units
 
@@ -38,6 +50,9 @@ EnvironmentsAt = Callable[[float], Environment]
 
 SEGMENTS = 10
 """Segments of a training. More would cost time, since programs side by side wait for each other."""
+
+BEHIND = 0.5
+"""From half of a race on, teams that have gained less than this share of what the best has are dropped."""
 
 PATIENCE = 3
 """A race ends when its best team has gained nothing for so many segments, all in the second half.
@@ -92,13 +107,6 @@ def restart_keys(keys: Key[Array, " S"], restarts: int) -> RestartKeys:
     return RestartKeys(*(drawn[..., use] for use in range(4)))
 
 
-class Best(NamedTuple):
-    """The best team of one learner so far, of every seed, and its value when it was chosen."""
-
-    policy: Policy
-    value: Float[Array, " S"]
-
-
 @dataclass(frozen=True)
 class Group:
     """Restarts with the same learner, trained by one program."""
@@ -140,52 +148,108 @@ def race(
     updates: int,
     continued: TrainingState | None = None,
     units: Units | None = None,
+    floor: Float[np.ndarray, " S"] | None = None,
 ) -> Iterator[Race]:
     """Train one team per learner from scratch in every seed's environment, and keep the best so far.
 
     After every segment all teams are evaluated in `model`. Once nothing is gained any more the best team of a
     seed stands, and when that is so for all seeds the race ends. With `continued` there is one team, which is
     trained on to the end from that state (axis S) and kept as it ends. Without `units` (axis S) of real data
-    learners measure them as they train.
+    learners measure them as they train. Gains are measured from the `floor`, what random play earns; without
+    it no team is dropped.
     """
-    parts = groups(learners)
-    train = train_all if len(parts) == 1 else train_all_on_one_core
-    spec = model.spec
-    states = [init_all(keys.of(part.members).init, part.learner, spec) for part in parts]
-    if continued is not None:
-        states = [jax.tree.map(lambda leaf: leaf[:, None], continued)]
-    if units is not None:
-        states = [with_units(part.learner, state, units) for part, state in zip(parts, states, strict=True)]
-    before = [np.asarray(state.samples).sum(-1) for state in states]
+    contenders = _contenders(keys, learners, model.spec, continued, units)
+    train = train_all if len(contenders) == 1 else train_all_on_one_core
     best: dict[Learner, Best] = {}
     stands = np.zeros(keys.init.shape[0], bool)
     history: list[Float[np.ndarray, " S"]] = []
+    dropped = np.zeros(keys.init.shape[0], int)
     ends = np.arange(SEGMENTS + 1) * updates // SEGMENTS
     for number, more in enumerate(np.diff(ends).tolist(), start=1):
-        env = envs((number - 1) / SEGMENTS)
-        calls = [
-            (keys.of(part.members).train, state, env, part.learner, more)
-            for part, state in zip(parts, states, strict=True)
-        ]
-        states = [state for state, _ in _run(train, calls, parts, compile_first=number == 1)]
-        policies = [greedy_all(part.learner, state) for part, state in zip(parts, states, strict=True)]
-        asked = [
-            (keys.of(part.members).evaluate, policy, model)
-            for part, policy in zip(parts, policies, strict=True)
-        ]
-        found = _run(evaluate_all, asked, parts, compile_first=number == 1)
-        for part, policy, value in zip(parts, policies, found, strict=True):
-            so_far = best.get(part.learner) if continued is None else None
-            best[part.learner] = better(so_far, policy, jnp.where(stands[:, None], -jnp.inf, value.mean))
+        found = _segment(contenders, train, envs((number - 1) / SEGMENTS), model, more, first=number == 1)
+        for one, (policy, value) in zip(contenders, found, strict=True):
+            one.reached = np.maximum(one.reached, np.asarray(value.mean).max(1))
+            so_far = best.get(one.learner) if continued is None else None
+            best[one.learner] = better(so_far, policy, jnp.where(stands[:, None], -jnp.inf, value.mean))
         standing = tuple(best[kind] for kind in distinct(learners))
         history.append(winning_value(standing))
-        noise = np.concatenate([np.asarray(value.error) for value in found], axis=1).max(1)
+        noise = np.concatenate([np.asarray(value.error) for _, value in found], axis=1).max(1)
         if continued is None:
             stands |= stale(history, noise)
-        taken = sum(np.asarray(s.samples).sum(-1) - b for s, b in zip(states, before, strict=True))
+        taken = dropped + sum(one.taken for one in contenders)
         yield Race(1.0 if stands.all() else number / SEGMENTS, standing, taken)
         if stands.all():
             return
+        if floor is not None and number >= SEGMENTS // 2:
+            contenders = still_in(contenders, floor)
+            dropped = taken - sum(one.taken for one in contenders)
+
+
+@dataclass
+class Contender:
+    """Restarts that are trained by one program, on their way through a race."""
+
+    learner: Learner
+    keys: RestartKeys
+    state: TrainingState
+    begun: Int[np.ndarray, " S"]
+    """Samples before the race."""
+    reached: Float[np.ndarray, " S"]
+    """The best value of any of them so far."""
+
+    @property
+    def taken(self) -> Int[np.ndarray, " S"]:
+        """Samples since the race began."""
+        return np.asarray(self.state.samples).sum(-1) - self.begun
+
+
+def _contenders(
+    keys: RestartKeys,
+    learners: Sequence[Learner],
+    spec: Spec,
+    continued: TrainingState | None,
+    units: Units | None,
+) -> list[Contender]:
+    found = []
+    for part in groups(learners):
+        own = keys.of(part.members)
+        state = init_all(own.init, part.learner, spec)
+        if continued is not None:
+            state = jax.tree.map(lambda leaf: leaf[:, None], continued)
+        if units is not None:
+            state = with_units(part.learner, state, units)
+        samples = np.asarray(state.samples).sum(-1)
+        found.append(Contender(part.learner, own, state, samples, np.full(samples.shape, -np.inf)))
+    return found
+
+
+def _segment(
+    contenders: Sequence[Contender],
+    train: Any,
+    env: Environment,
+    model: Environment,
+    updates: int,
+    first: bool,
+) -> list[tuple[Policy, Estimate]]:
+    """Train all contenders for so many updates more; their greedy teams, and what these are worth."""
+    kinds = [one.learner for one in contenders]
+    calls = [(one.keys.train, one.state, env, one.learner, updates) for one in contenders]
+    for one, (state, _) in zip(contenders, _run(train, calls, kinds, first), strict=True):
+        one.state = state
+    policies = [greedy_all(one.learner, one.state) for one in contenders]
+    asked = [(one.keys.evaluate, team, model) for one, team in zip(contenders, policies, strict=True)]
+    return list(zip(policies, _run(evaluate_all, asked, kinds, first), strict=True))
+
+
+def still_in(contenders: Sequence[Contender], floor: Float[np.ndarray, " S"]) -> list[Contender]:
+    """Those that have gained enough over the floor, in some seed, beside the best of them.
+
+    Not more is asked of them: on `switch` VDN leads at half of the training, and QMIX wins.
+    """
+    reached = np.stack([one.reached for one in contenders])
+    least = floor + BEHIND * (reached.max(0) - floor)
+    keeps = ((reached >= least) | (reached.max(0) <= floor)).any(1)
+    return [one for one, keep in zip(contenders, keeps, strict=True) if keep]
 
 
 def stale(
@@ -200,22 +264,12 @@ def stale(
     return np.asarray(history[-1] - history[-1 - PATIENCE] <= noise)
 
 
-class Imagined(NamedTuple):
-    """The value of each seed's team in its model."""
-
-    mean: Float[Array, " S"]
-    low: Float[Array, " S"]
-    """In the member of the model that thinks least of it."""
-    high: Float[Array, " S"]
-    """In the member that thinks most of it."""
-
-
 def evaluate_again(
     keys: RestartKeys, model: Environment, learners: Sequence[Learner], best: tuple[Best, ...]
 ) -> Imagined:
-    """The value of the winner by fresh episodes: the best of many was also lucky when it was chosen.
+    """The values of the best teams by fresh episodes: the best of many was also lucky when it was chosen.
 
-    After the best teams of the learners, `best` may have others, which were not trained.
+    After the best teams of the learners, `best` may have others, which were not trained here.
     """
     parts, kinds = groups(learners), distinct(learners)
     calls = []
@@ -225,31 +279,27 @@ def evaluate_again(
     for one in best[len(kinds) :]:
         calls.append((keys.again[:, :1], _repeated(one.policy, 1), model))
     whose = [*(kinds.index(part.learner) for part in parts), *range(len(kinds), len(best))]
-    found = [np.asarray(value.by_member) for value in side_by_side(_call(evaluate_all), calls)]
-    each = [
-        np.concatenate([value for who, value in zip(whose, found, strict=True) if who == index], 1)
-        for index in range(len(best))
-    ]
-    values = np.stack([value.mean(1) for value in each])  # candidate, seed, member
-    own = np.take_along_axis(values, winner(best)[None, :, None], axis=0)[0]
-    return Imagined(*(jnp.asarray(part, jnp.float32) for part in (own.mean(-1), own.min(-1), own.max(-1))))
+    found = side_by_side(_call(evaluate_all), calls)
+
+    def mean_of(name: str) -> Float[Array, "C S ..."]:
+        each = [np.asarray(getattr(value, name)) for value in found]
+        of = [[one for who, one in zip(whose, each, strict=True) if who == i] for i in range(len(best))]
+        return jnp.stack([jnp.concatenate(values, 1).mean(1) for values in of])
+
+    there = np.isfinite(np.stack([np.asarray(one.value) for one in best]))
+    by_member = jnp.where(there[..., None], mean_of("by_member"), -jnp.inf)
+    return Imagined(by_member, mean_of("error") * EVALUATION_EPISODES**0.5)
 
 
-def winner(best: tuple[Best, ...]) -> Int[np.ndarray, " S"]:
-    """Which learner's team is the best, for every seed."""
-    return np.argmax(np.stack([np.asarray(one.value) for one in best]), axis=0)
+def imagined_like(model: Environment, best: tuple[Best, ...]) -> Imagined:
+    """The shapes of what `evaluate_again` gives."""
+    shape = (len(best), *best[0].value.shape)
 
+    def shapes(models: Environment) -> Imagined:
+        one = jax.tree.map(lambda leaf: leaf[0], models)
+        return Imagined(jnp.zeros((*shape, num_members(one, EVALUATION_EPISODES))), jnp.zeros(shape))
 
-def winning_value(best: tuple[Best, ...]) -> Float[np.ndarray, " S"]:
-    """The value of the best team of every seed."""
-    return np.max(np.stack([np.asarray(one.value) for one in best]), axis=0)
-
-
-def winning_policy(best: tuple[Best, ...], seed: int) -> Policy:
-    """The best team of one seed (by its index)."""
-    one = best[int(winner(best)[seed])]
-    # Gathered to one device: evaluation is small, and runs where the host can look at it.
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[seed])), one.policy)
+    return jax.eval_shape(shapes, model)
 
 
 def train_best(
@@ -263,7 +313,8 @@ def train_best(
     envs = stack_seeds([env])
     keys = restart_keys(key[None], len(learners))
     *_, last = race(keys, lambda progress: envs, envs, learners, updates)
-    return winning_policy(last.best, 0), float(evaluate_again(keys, envs, learners, last.best).mean[0])
+    again = evaluate_again(keys, envs, learners, last.best)
+    return winning_policy(last.best, 0), float(imagined_return(again, last.best).mean[0])
 
 
 def best_like(keys: Key[Array, " S"], learners: Sequence[Learner], spec: Spec) -> tuple[Best, ...]:
@@ -271,38 +322,16 @@ def best_like(keys: Key[Array, " S"], learners: Sequence[Learner], spec: Spec) -
 
     def shapes() -> tuple[Best, ...]:
         each = [greedy_all(kind, init_all(keys[:, None], kind, spec)) for kind in distinct(learners)]
-        return tuple(_best(policy, jnp.zeros((len(keys), 1))) for policy in each)
+        return tuple(best_of(policy, jnp.zeros((len(keys), 1))) for policy in each)
 
     return jax.eval_shape(shapes)
 
 
-def better(before: Best | None, policies: Policy, values: Float[Array, "S R"]) -> Best:
-    """The best of an earlier team and of new ones (axes S R)."""
-    return _best(policies, values) if before is None else _better(before, policies, values)
-
-
-@jax.jit
-def _best(policies: Policy, values: Float[Array, "S R"]) -> Best:
-    def one(policies: Policy, values: Float[Array, " R"]) -> Best:
-        index = jnp.argmax(values)
-        return Best(jax.tree.map(lambda leaf: leaf[index], policies), values[index])
-
-    return jax.vmap(one)(policies, values)
-
-
-@jax.jit
-def _better(before: Best, policies: Policy, values: Float[Array, "S R"]) -> Best:
-    def one(old: Best, new: Best) -> Best:
-        return jax.tree.map(lambda then, now: jnp.where(new.value > old.value, now, then), old, new)
-
-    return jax.vmap(one)(before, _best(policies, values))
-
-
-def _run(function: Any, calls: list[Any], parts: list[Group], compile_first: bool) -> list[Any]:
-    """A compiled function on every group, side by side."""
-    shared = Counter(part.learner for part in parts)
+def _run(function: Any, calls: list[Any], kinds: Sequence[Learner], compile_first: bool) -> list[Any]:
+    """A compiled function on every contender, side by side."""
+    shared = Counter(kinds)
     if compile_first and max(shared.values()) > 1:  # else threads that share a program would all compile it
-        ones = {part.learner: call for part, call in zip(parts, calls, strict=True)}
+        ones = dict(zip(kinds, calls, strict=True))
         side_by_side(lambda call: function.lower(*call).compile() and None, list(ones.values()))
     return side_by_side(_call(function), calls)
 

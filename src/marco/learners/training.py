@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray
 
+from marco.data.replay import Buffer, sample
 from marco.environments.base import Environment, HostWorld
 from marco.environments.user_code import during
 from marco.learners.base import Learner, LearnerState, Metrics
@@ -84,6 +85,18 @@ def train_in_host(
         state, metrics = _learn(key_learn, learner, state, episodes)
         seen.append(metrics)
     return state, jax.tree.map(lambda *values: jnp.stack(values).mean(), *seen)
+
+
+def train_on(
+    key: PRNGKeyArray, recorded: Buffer, learner: Learner, state: TrainingState, updates: Int[ArrayLike, ""]
+) -> TrainingState:
+    """`train` on recorded episodes alone, drawn from a buffer: nothing is played."""
+
+    def one_more(_: Array, state: TrainingState) -> TrainingState:
+        key_draw, key_learn = jax.random.split(jax.random.fold_in(key, state.updates))
+        return _learn(key_learn, learner, state, sample(key_draw, recorded, learner.episodes_per_update))[0]
+
+    return jax.lax.fori_loop(0, updates, one_more, state)
 
 
 Carry = tuple[TrainingState, Metrics]

@@ -69,7 +69,7 @@ def side_by_side(config: MarcoConfig) -> MarcoConfig:
         config,
         team=batched(config.team),
         explorer=batched(config.explorer),
-        restarts=tuple(map(batched, config.restarts)),
+        candidates=tuple(map(batched, config.candidates)),
         final_updates=max(1, config.final_updates // BATCH),
     )
 
@@ -107,7 +107,7 @@ class MarcoCell:
             chunk=chunk,
             team=_small(full.team, small),
             explorer=_small(full.explorer, small),
-            restarts=tuple(_small(one, small) for one in full.restarts[:2]),
+            candidates=tuple(_small(one, small) for one in full.candidates[:2]),
             model=_small_model(full.model),
             explorer_steps=chunk,
             team_steps=chunk if full.team_steps else 0,
@@ -261,7 +261,7 @@ def _readings() -> list[MarcoCell]:
         "patience-5": ("patience of 5 epochs", {"model.training.patience": 5}),
         "cold-explorer": ("a fresh exploration policy after every refit", {"warm_explorer": False}),
         "short": ("10,000 updates in the last model", {"final_updates": 10_000}),
-        "from-scratch": ("a fresh team in the last model", {"restarts": (QLearner("iql"),)}),
+        "from-scratch": ("a fresh team in the last model", {"candidates": (QLearner("iql"),)}),
     }
     samples = PAPER_BUDGET["switch"]
     return [

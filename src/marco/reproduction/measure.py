@@ -160,7 +160,7 @@ class Curve:
             if event.over:
                 self._steps = steps
         elif event.phase == "done":
-            imagined = np.asarray(state.imagined.mean).tolist()
+            imagined = state.imagined_return.mean.tolist()
             kept = self._evaluate(event, state, self._steps)
             self.rows += [Row(*row)._replace(imagined=own) for row, own in zip(kept, imagined, strict=True)]
         if event.over:
@@ -224,7 +224,7 @@ class Curve:
     def _kept(self) -> list[tuple[str, int]]:
         """The phases that are done and are measured."""
         config = self.marco.config
-        measured = {"final"} | ({"team"} if config.team_steps and not config.restarts else set())
+        measured = {"final"} | ({"team"} if config.team_steps and not config.candidates else set())
         done = islice(phases(config), self.marco.journal.latest)
         return [(phase.name, phase.samples) for phase in done if phase.name in measured]
 

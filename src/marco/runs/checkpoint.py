@@ -4,7 +4,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -41,6 +41,13 @@ class RunJournal:
         )
         self.latest = int(self._open()["facts"]["step"]) if self._file.exists() else 0
         self._before, self._trimmed = time.perf_counter(), False
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The ends of the phases up to the last checkpoint."""
+        steps = [row["step"] for row in read_metrics(self._folder)]
+        kept = zip(steps, read_events(self._folder), strict=True)
+        return [event for step, event in kept if step <= self.latest]
 
     def restore(self, like: Any) -> Any:
         """The state at the last checkpoint, in the structure of `like`."""

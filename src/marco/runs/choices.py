@@ -51,7 +51,7 @@ class Choices:
             raise ValueError(f"--restarts must be at most {MOST_RESTARTS:,}, got {self.restarts}.")
         learners = config.final_learners
         team = config.team if self.restarts else learners[0]  # that of the refits is the last one, too
-        return replace(config, team=team, restarts=tuple(islice(cycle(learners), self.restarts)))
+        return replace(config, team=team, candidates=tuple(islice(cycle(learners), self.restarts)))
 
     @property
     def _preset(self) -> PresetName:

@@ -112,7 +112,8 @@ def _uncertainty(axes: Any, chunks: Rows) -> None:
 
 
 def _visited(axes: Any, run: Run, config: MarcoConfig) -> None:
-    spec, schedule = run.env.spec, config.schedule
+    spec, have = run.env.spec, int(run.dataset.samples.min())
+    schedule = tuple(point for point in config.schedule if point <= have)  # a run may have ended early
     seeds = [run.dataset.episodes(index) for index in range(len(run.config.seeds))]
     axes.axvspan(0, config.first_chunk, color="0.93", label="before the first model")
     if spec.state_has_numbers:

@@ -14,10 +14,12 @@ def run_model_report(run: Run, seed: int) -> ModelReport:
     if seed not in run.config.seeds:
         raise ValueError(f"{run.folder} has no seed {seed}: it has {', '.join(map(str, run.config.seeds))}.")
     marco = run.marco()
+    marco = marco.shortened(marco.journal.events)
     if not marco.journal.latest:
         raise ValueError(f"{run.folder} has no model yet: its first fit is not finished.")
-    *_, phase = islice(phases(marco.config), marco.journal.latest)
+    *_, phase = islice(phases(marco.config, marco.ended_early), marco.journal.latest)
     state, index = marco.restore(), run.config.seeds.index(seed)
     model, fits = jax.tree.map(lambda leaf: leaf[index], (state.model, state.fits))
-    data = marco.plan(phase.samples).gather(run.dataset.episodes(index, phase.samples), marco.config.samples)
+    fitted = min(phase.samples, marco.config.schedule[-1])  # the trial comes after the last fit
+    data = marco.plan(fitted).gather(run.dataset.episodes(index, fitted), marco.config.samples)
     return report_environment(model, fits, data, run.env)

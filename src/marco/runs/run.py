@@ -35,6 +35,7 @@ from marco.algorithm.loop import Marco, phases
 from marco.algorithm.memory import Memories
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
+from marco.algorithm.trial import Candidate
 from marco.checks import same_world
 from marco.data.dataset import Dataset
 from marco.data.storage import read_json, write_atomically
@@ -43,7 +44,7 @@ from marco.environments.registry import defaults, make, refuse_code, runs_code
 from marco.environments.user_code import is_noted
 from marco.evaluation import evaluate
 from marco.learners.base import Learner
-from marco.learners.restarts import Imagined
+from marco.learners.candidates import ImaginedReturn
 from marco.model.inputs import ComponentName
 from marco.policies.base import Policy, Savable
 from marco.runs.checkpoint import RunJournal, alone, append_metrics, read_events
@@ -218,10 +219,12 @@ class Run:
             for event, state in events:
                 if event.phase == "done":
                     policies = [state.policy(marco.config, index) for index in range(len(marco.seeds))]
+                    trial = marco.shortened(read_events(self.folder)).trial(state)
                     self._conclude(
                         policies,
                         self.dataset.samples.tolist(),
-                        state.imagined,
+                        state.imagined_return,
+                        [trial.candidates(index) for index in range(len(marco.seeds))],
                         self.dataset,
                         state.warnings(marco.seeds, read_events(self.folder)),
                     )
@@ -237,7 +240,7 @@ class Run:
             append_metrics(self.folder, {**event._asdict(), "seconds": seconds})
             self._save(policies)
             yield event
-        self._conclude(policies, event.metrics["samples"], None, nothing, ())
+        self._conclude(policies, event.metrics["samples"], None, [], nothing, ())
         yield Event("done", 0, event.samples, {})
 
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
@@ -288,7 +291,8 @@ class Run:
         self,
         policies: Sequence[Policy],
         samples: list[int],
-        imagined: Imagined | None,
+        imagined: ImaginedReturn | None,
+        candidates: Sequence[tuple[Candidate, ...]],
         dataset: Dataset,
         warnings: tuple[str, ...],
     ) -> None:
@@ -308,6 +312,7 @@ class Run:
             "imagined_range": None
             if imagined is None
             else np.stack([imagined.low, imagined.high], -1).tolist(),
+            "candidates": [[one._asdict() for one in own] for own in candidates],
             "real": rows,
             "warnings": warnings,
         }

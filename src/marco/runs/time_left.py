@@ -50,11 +50,11 @@ class TimeLeft:
         now = self._rest_of_phase(seconds)
         later = [phase for _, phase in self._to_come[1:]]
         unknown = {phase for phase in later if phase not in self._took}
-        if now is None or unknown - {"final"}:
+        if now is None or unknown - {"final", "trial"}:
             return "time left not known yet"
         about = "at most" if self._once & set(later) else "about"
         total = clock(now + sum(self._took.get(phase, 0.0) for phase in later))
-        return f"{about} {total} left" + (", then the final training" if unknown else "")
+        return f"{about} {total} left" + (", then the final training" if "final" in unknown else "")
 
     def _remember(self, phase: PhaseName, seconds: float) -> None:
         if phase in self._took:

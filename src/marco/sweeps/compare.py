@@ -200,8 +200,8 @@ def _leaves(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         if isinstance(value, dict):
             found |= _leaves(value, f"{prefix}{name}.")
-        elif name == "restarts":
+        elif name in ("candidates", "offline"):
             found[name] = len(value)
-        elif prefix or name not in ("samples", "first_chunk", "chunk", "evaluate_every"):
+        elif prefix or name not in ("samples", "first_chunk", "chunk", "trial_samples", "evaluate_every"):
             found[f"{prefix}{name}"] = value
     return found
