@@ -14,7 +14,7 @@ from helpers.tiny_run import TINY, WORLD, settings
 from helpers.zoo_toys import Central, toy
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.loop import Marco
-from marco.algorithm.memory import Gain, Losses, Memories, Memory, better, candidates, gain
+from marco.algorithm.memory import Gain, Losses, Memories, Memory, better, gain, lengths
 from marco.data.dataset import Dataset
 from marco.environments.base import has_joint_state
 from marco.learners.mappo import MAPPO
@@ -42,7 +42,7 @@ MODEL = ModelConfig(
 )
 TEAM = replace(TINY, mixer="qmix")
 SETTINGS = settings(
-    model=MODEL, team=TEAM, restarts=(TEAM,), samples=400, first_chunk=300, chunk=100, team_share=0.0
+    model=MODEL, team=TEAM, candidates=(TEAM,), samples=400, first_chunk=300, chunk=100, team_share=0.0
 )
 
 
@@ -145,9 +145,9 @@ def test_the_longest_memory_says_that_more_may_be_hidden():
 
 
 def test_no_memory_is_longer_than_an_episode_or_wider_than_is_of_use():
-    assert candidates(Ring(hidden=True).spec) == (1, 2, 4)
-    assert candidates(Ring(hidden=True, horizon=3).spec) == (1, 2)
-    assert candidates(replace(WORLD.spec, horizon=9, state=(Continuous("picture", 400),))) == (1, 2)
+    assert lengths(Ring(hidden=True).spec) == (1, 2, 4)
+    assert lengths(Ring(hidden=True, horizon=3).spec) == (1, 2)
+    assert lengths(replace(WORLD.spec, horizon=9, state=(Continuous("picture", 400),))) == (1, 2)
 
 
 def test_a_described_state_is_stacked_in_described_columns():

@@ -12,7 +12,7 @@ from marco.algorithm.collect import earns_more, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
-from marco.algorithm.memory import MOST_SAMPLES, Memories, Memory, candidates, choose
+from marco.algorithm.memory import MOST_SAMPLES, Memories, Memory, choose, lengths
 from marco.algorithm.planning import can_plan, few_enough
 from marco.algorithm.state import Stream
 from marco.data.dataset import Dataset
@@ -167,7 +167,7 @@ class Evidence:
     def _choose_memory(self, samples: int) -> Memory:
         """By the data up to a fit."""
         spec = self._view(samples, 1).spec(self.env.spec)
-        tried = candidates(spec)
+        tried = lengths(spec)
         plan = self._plan(self._view(samples, tried[-1]))
         keys = self.keys(self.config.schedule.index(samples), Stream.MEMORY)
         most = min(self.room, MOST_SAMPLES)

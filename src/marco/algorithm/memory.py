@@ -28,7 +28,7 @@ from marco.types import Episode, Spec
 
 FORMAT = 1
 
-CANDIDATES = (1, 2, 4)
+LENGTHS = (1, 2, 4)
 """The numbers of timesteps that are tried."""
 MOST_COLUMNS = 1_000
 """Of a state with its memory: with more, only what is set by hand is remembered."""
@@ -130,9 +130,9 @@ class Memories:
         write_atomically(self.file, text.encode())
 
 
-def candidates(spec: Spec) -> tuple[int, ...]:
+def lengths(spec: Spec) -> tuple[int, ...]:
     """The memories that are compared for a state: no longer than an episode, and not too wide."""
-    fitting = [n for n in CANDIDATES[1:] if n <= spec.horizon and _width(spec, n) <= MOST_COLUMNS]
+    fitting = [n for n in LENGTHS[1:] if n <= spec.horizon and _width(spec, n) <= MOST_COLUMNS]
     return (1, *fitting)
 
 
