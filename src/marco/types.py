@@ -186,6 +186,8 @@ class Spec:
     agents: tuple[Agent, ...]
     state: tuple[Feature, ...]
     horizon: int
+    frames: int = 1
+    """Of how many timesteps the state consists: more than one where a model remembers (`model/frames.py`)."""
 
     def __post_init__(self) -> None:
         if not self.agents:

@@ -36,6 +36,9 @@ class MarcoConfig:
     """The networks of the model, and how they are trained."""
     view: ViewName = "centralised"
     """What the model takes for the state: the central state, all observations, or each agent's own."""
+    memory: int = 0
+    """Of how many timesteps the state of the model consists, where the environment's own is only the joint
+    observation: 1, that of now. 0: chosen by how well held-out episodes are predicted."""
     resample_member: ResampleMember = "step"
     """How often an imagined episode draws the ensemble member that generates it."""
     collector: Collector = "explorer"
@@ -92,7 +95,15 @@ class MarcoConfig:
         for name in ("chunk", "final_updates", "offline_updates"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("explorer_steps", "team_steps", "lam", "planning", "trial_samples", "until_gain_below"):
+        not_negative = (
+            "explorer_steps",
+            "team_steps",
+            "lam",
+            "planning",
+            "trial_samples",
+            "until_gain_below",
+        )
+        for name in (*not_negative, "memory"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
         for name in ("epsilon", "demonstrations", "team_share"):

@@ -12,15 +12,17 @@ from marco.algorithm.collect import earns_more, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
+from marco.algorithm.memory import MOST_SAMPLES, Memories, Memory, choose, lengths
 from marco.algorithm.planning import can_plan, few_enough
 from marco.algorithm.state import Stream
 from marco.data.dataset import Dataset
-from marco.environments.base import Environment, HostWorld, known_of
+from marco.environments.base import Environment, HostWorld, has_joint_state, known_of
 from marco.learners.parallel import spread, stack_seeds
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
 from marco.model.novelty import Novelty, novelty_of
 from marco.model.rows import Data
+from marco.model.stacked_view import Stacked
 from marco.model.views import Centralised, Described, View, make_view
 from marco.types import Episode, Spec
 from marco.units import Units, real_units
@@ -43,6 +45,8 @@ class Evidence:
     """For how many samples to make room, if not for the budget: what is compiled depends on it."""
     descriptions: Descriptions = field(default_factory=Descriptions)
     """What the environment's columns mean, where its spec is a guess."""
+    memories: Memories = field(default_factory=Memories)
+    """How much the model remembers, where the state is only the joint observation."""
 
     @property
     def room(self) -> int:
@@ -55,10 +59,21 @@ class Evidence:
 
     def view(self, samples: int) -> View:
         """How the model sees the environment, as its first `samples` steps, or else its spec, describe it."""
-        view = make_view(self.config.view)
-        reached = [point for point in self.config.schedule if point <= samples]
-        found = self.descriptions.at(self.env, reached, self.episodes)
-        return view if found is None else Described(view, found)
+        return self._view(samples, self.memory(samples).frames)
+
+    def memory(self, samples: int) -> Memory:
+        """How much the model remembers; something only where the state is no more than what is observed."""
+        if self.config.view != "centralised" or not has_joint_state(self.env):
+            return Memory()
+        if self.config.memory:
+            return Memory(self.config.memory)
+        return self.memories.at(self._reached(samples), self._choose_memory)
+
+    def memory_warnings(self, before: int, samples: int) -> tuple[str, ...]:
+        """That the state alone is not Markov, when it is found out, and at the end."""
+        now = self.memory(samples)
+        news = now != self.memory(before) or samples == self.config.schedule[-1]
+        return now.warnings() if news else ()
 
     def spec(self, samples: int) -> Spec:
         """The spec of the environment that is learned from the first `samples` steps."""
@@ -66,12 +81,7 @@ class Evidence:
 
     def plan(self, samples: int = 0) -> ModelPlan:
         """Which model is fitted to the first `samples` steps, and how."""
-        config, known = self.config, dict(self.known)
-        if config.view == "centralised":
-            known = known_of(self.env) | known
-        return ModelPlan(
-            self.view(samples), config.model, self.env.spec, config.resample_member, tuple(known.items())
-        )
+        return self._plan(self.view(samples))
 
     def to_fit(self, samples: int) -> tuple[tuple[Data, ...], ModelPlan]:
         """D as rows, stacked over seeds, and the plan without what there is nothing to learn of.
@@ -149,6 +159,30 @@ class Evidence:
     def keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
         """A key per seed for one use."""
         return spread(jnp.stack([stream_key(seed, iteration, stream) for seed in self.seeds]))
+
+    def _reached(self, samples: int) -> list[int]:
+        """The fits up to so many samples."""
+        return [point for point in self.config.schedule if point <= samples]
+
+    def _view(self, samples: int, frames: int) -> View:
+        view = make_view(self.config.view) if frames == 1 else Stacked(frames)
+        found = self.descriptions.at(self.env, self._reached(samples), self.episodes)
+        return view if found is None else Described(view, found)
+
+    def _plan(self, view: View) -> ModelPlan:
+        config, known = self.config, dict(self.known)
+        if config.view == "centralised":
+            known = known_of(self.env) | known
+        return ModelPlan(view, config.model, self.env.spec, config.resample_member, tuple(known.items()))
+
+    def _choose_memory(self, samples: int) -> Memory:
+        """By the data up to a fit."""
+        spec = self._view(samples, 1).spec(self.env.spec)
+        tried = lengths(spec)
+        plan = self._plan(self._view(samples, tried[-1]))
+        keys = self.keys(self.config.schedule.index(samples), Stream.MEMORY)
+        most = min(self.room, MOST_SAMPLES)
+        return choose(keys, plan, tried, self.episodes(min(samples, most)), most)
 
 
 def stream_key(seed: int, iteration: int, stream: Stream) -> PRNGKeyArray:

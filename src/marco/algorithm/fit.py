@@ -30,9 +30,13 @@ def stack_data(rows: list[tuple[Data, ...]]) -> tuple[Data, ...]:
 
 def fit_models(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:
     """`fit_model` for all seeds: each component is a program of its own, run beside the others."""
-    parts = plan.components()
+    return _assemble(data, fit_parts(keys, data, plan, plan.components()), plan)
+
+
+def fit_parts(keys: Key[Array, " S"], data: Any, plan: ModelPlan, parts: Sequence[Part]) -> dict[Part, Any]:
+    """Some components of all seeds, and how their training went."""
     fitted = side_by_side(lambda part: _fit_component(keys, data, plan, part), parts)
-    return _assemble(data, dict(zip(parts, fitted, strict=True)), plan)
+    return dict(zip(parts, fitted, strict=True))
 
 
 def model_like(keys: Key[Array, " S"], data: Any, plan: ModelPlan) -> tuple[ModelEnvironment, Fits]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from marco.algorithm.config import MarcoConfig
 from marco.checks import check_fits
+from marco.environments.base import Environment, HostWorld, has_joint_state
 from marco.learners.parallel import memory_available
 from marco.model.fit import ModelPlan
 from marco.types import Spec
@@ -22,9 +23,10 @@ def check_samples(config: MarcoConfig, spec: Spec) -> None:
 def check_data_and_model(plan: ModelPlan, config: MarcoConfig, seeds: int) -> None:
     """Refuse more data, or larger models, than fit into the memory."""
     spec, available = plan.spec, memory_available()
+    state = max(spec.state_width, plan.view.spec(spec).state_width)
     seen = spec.num_agents * (spec.observation_width + spec.num_actions)
     # A step is kept with both of its states, and with what was seen before and after it; once more as rows.
-    step = 2 * (2 * spec.state_width + 2 * seen)
+    step = 2 * (2 * state + 2 * seen)
     batch = max(1, config.chunk // spec.horizon) * (spec.horizon + 1) * (spec.state_width + seen)
     cure = "make it smaller, or train fewer seeds"
     check_fits(f"samples={config.samples}", seeds * config.samples * step, cure, available)
@@ -32,6 +34,23 @@ def check_data_and_model(plan: ModelPlan, config: MarcoConfig, seeds: int) -> No
     for name, numbers in plan.sizes().items():
         check_fits(
             f"model.{name}", seeds * numbers, "use fewer members, or smaller hidden or batch_size", available
+        )
+
+
+def check_memory_of_state(config: MarcoConfig, env: Environment | HostWorld) -> None:
+    """Refuse to remember where the state is the environment's own, or longer than an episode is."""
+    frames, spec = config.memory, env.spec
+    if frames <= 1:
+        return
+    if not has_joint_state(env) or config.view != "centralised":
+        raise ValueError(
+            f"memory={frames} is for a centralised model where the state is only the joint observation, as "
+            f"in PettingZoo without state(). In {spec.name}, with the view {config.view}, leave it out."
+        )
+    if frames > spec.horizon:
+        raise ValueError(
+            f"memory={frames} is more than an episode of {spec.name} has steps: give {spec.horizon} or less, "
+            "or 0, to have it chosen."
         )
 
 

@@ -31,7 +31,12 @@ from marco.algorithm.evidence import Evidence
 from marco.algorithm.exploration import exploration_environments, exploration_spec, exploration_units
 from marco.algorithm.fit import fit_models, fit_warnings
 from marco.algorithm.gain import gain, shortened
-from marco.algorithm.limits import check_data_and_model, check_known, check_samples
+from marco.algorithm.limits import (
+    check_data_and_model,
+    check_known,
+    check_memory_of_state,
+    check_samples,
+)
 from marco.algorithm.offline import offline_like, train_offline
 from marco.algorithm.planning import (
     evaluate_plans,
@@ -61,7 +66,6 @@ from marco.learners.restarts import (
     train_for,
 )
 from marco.learners.training import TrainingState
-from marco.model.views import make_view
 from marco.policies.base import Policy
 from marco.simulators.pool import Simulators
 from marco.types import Spec
@@ -108,8 +112,9 @@ class Marco(Evidence):
         """Refuse what cannot be run, before anything is compiled or played."""
         check_seeds_of(self.env, self.seeds)
         check_samples(self.config, self.env.spec)
+        check_memory_of_state(self.config, self.env)
         check_known(self.plan(), self.known)
-        spec = make_view(self.config.view).spec(self.env.spec)
+        spec = self.spec(0)
         check_memory(self.config.final_learners, spec, len(self.seeds))
         check_memory((self.config.explorer,), exploration_spec(spec), len(self.seeds))
         self.descriptions.check(self.env.spec)
@@ -190,7 +195,7 @@ class Marco(Evidence):
                 for index, until in enumerate(np.max(teams, axis=0))
             ]
             metrics["team_return"] = [None if own is None else whole_return(own) for own in played]
-        warnings = uncertainty_warnings(metrics, self.seeds)
+        warnings = uncertainty_warnings(metrics, self.seeds) + self.memory_warnings(before, phase.samples)
         if teams and self.trains_teams(before):
             everything = self.episodes(phase.samples)
             warnings += promise_warnings(np.asarray(state.promised), played, everything, self.seeds)

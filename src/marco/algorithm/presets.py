@@ -110,6 +110,7 @@ def _paper(spec: Spec, given: Given) -> MarcoConfig:
         team=given.changed(make_learner("paper", spec, given.learner)),
         explorer=QLearner("qmix" if continuous else "vdn"),
         model=paper_model(spec),
+        memory=1,
         explorer_steps=50_000 if continuous else 100_000,
         team_steps=10_000 if small else 50_000,
         final_updates=given.final_updates or (100_000 if small else 40_000),

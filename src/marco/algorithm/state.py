@@ -21,6 +21,7 @@ class Stream(IntEnum):
     INIT = 0
     COLLECT = 1
     FIT = 2
+    MEMORY = 10
     TEAM = 3
     EXPLORER = 4
     FINAL = 5

@@ -207,7 +207,8 @@ class HostWorld(Protocol):
     """An environment outside JAX: PettingZoo, a simulator, a robot. It keeps its own state.
 
     It may also have an `optimum`, an `expert` and a `draw_timestep`, as `Environment` has, and `known`: the
-    components of its model that need not be learned, as functions by name.
+    components of its model that need not be learned, as functions by name. `joint_state = True` says that its
+    state is no more than what the agents observe: then a model may remember the last steps.
     """
 
     @property
@@ -265,6 +266,11 @@ def known_of(env: Environment | HostWorld) -> dict[Any, Any]:
     """The components of its model that the environment itself gives, by name."""
     known = getattr(env, "known", None)
     return dict(known) if isinstance(known, dict) else {}
+
+
+def has_joint_state(env: Environment | HostWorld) -> bool:
+    """Whether the state is no more than what all agents observe now, and so perhaps not Markov."""
+    return getattr(env, "joint_state", False) is True
 
 
 class Guessed(NamedTuple):

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
+from marco.model.frames import present
 from marco.model.likelihoods import Layout
 from marco.model.rows import Data
-from marco.types import Feature, Spec, concatenate_observations
+from marco.types import Feature, Spec, concatenate_observations, total_width
 
 LEAST_ROWS = 100
 """From fewer nothing is certain."""
@@ -39,8 +40,8 @@ def certain(spec: Spec, seeds: Sequence[Data]) -> Certain:
 def _of_one(spec: Spec, data: Data) -> tuple[Bool[np.ndarray, " F"], Bool[np.ndarray, " G"]]:
     observed = tuple(feature for agent in spec.agents for feature in agent.observation)
     steps, timesteps = int(data.num_steps), int(data.num_timesteps)
-    now = _classes(spec.state, data.steps.state[:steps])
-    then = _classes(spec.state, data.steps.next_state[:steps])
+    now = _classes(present(spec), data.steps.state[:steps])
+    then = _classes(present(spec), data.steps.next_state[:steps])
     shown = _classes(observed, concatenate_observations(spec, data.timesteps.observation[:timesteps]))
     state = _classes(spec.state, data.timesteps.state[:timesteps])
     copies = [any((seen == own).all() for own in state.T) for seen in shown.T]
@@ -49,4 +50,6 @@ def _of_one(spec: Spec, data: Data) -> tuple[Bool[np.ndarray, " F"], Bool[np.nda
 
 
 def _classes(features: tuple[Feature, ...], rows: Any) -> Int[np.ndarray, "rows F"]:
-    return np.asarray(Layout(features).class_numbers(jnp.asarray(rows))).astype(int)
+    """The classes of the features that rows begin with."""
+    shown = jnp.asarray(rows)[:, : total_width(features)]
+    return np.asarray(Layout(features).class_numbers(shown)).astype(int)

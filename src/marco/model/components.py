@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from marco.model.frames import present, remember
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.likelihoods import Layout, Prediction, Targets
 from marco.model.predictors import Predictor
@@ -205,12 +206,13 @@ class Model(eqx.Module):
     def draw_next_state(
         self, noise: Noise, member: Float[Array, ""], s: Float[Array, " S"], a: Int[Array, " N"]
     ) -> Float[Array, " S"]:
-        """s' ~ T(s, a). Of continuous features the change is predicted."""
+        """s' ~ T(s, a). Of continuous features the change is predicted; what is past follows from s."""
         if isinstance(self.dynamics, Known):
             return self.dynamics.function(noise.key, s, a)
         drawn = self.dynamics.draw(noise.u, member, self.inputs.before_step(s, a))
         layout = self.dynamics.layout
-        return layout.join(drawn._replace(values=drawn.values + s[layout.value_dimensions]))
+        now = layout.join(drawn._replace(values=drawn.values + s[layout.value_dimensions]))
+        return remember(self.spec, s, a, now)
 
     def expected_reward(
         self,
@@ -274,7 +276,7 @@ def layouts(
         for action in range(agent.num_actions)
     )
     return {
-        "dynamics": Layout(spec.state, changes, _action_columns(spec) if changes and relations else 0),
+        "dynamics": Layout(present(spec), changes, _action_columns(spec) if changes and relations else 0),
         "reward": Layout((reward,)),
         "observation": Layout(
             observed, copied=spec.state if changes and relations and _may_copy(spec) else ()
@@ -293,7 +295,7 @@ def _may_copy(spec: Spec) -> bool:
 def _action_columns(spec: Spec) -> int:
     """The inputs of the dynamics that are actions; 0 where there are no relations to guess."""
     agents, _, heads = action_table(spec, factored=True).shape
-    return agents * heads if Relations(spec.state).width else 0
+    return agents * heads if Relations(present(spec)).width else 0
 
 
 def _no_classes(layout: Layout) -> Int[Array, " F"]:

@@ -1,6 +1,6 @@
 """The inputs of a model's components: states, distances and relations within them, action components."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Literal, get_args
@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.model.codes import Block
+from marco.model.frames import present, timesteps
 from marco.model.relations import Relations
-from marco.types import Categorical, Continuous, Spec, action_table, blocks
+from marco.types import Categorical, Continuous, Feature, Spec, action_table, blocks
 
 ComponentName = Literal["dynamics", "reward", "observation", "termination", "available", "start"]
 COMPONENTS: tuple[ComponentName, ...] = get_args(ComponentName)
@@ -30,7 +31,9 @@ class Inputs:
     They grow with the square of the features: where they would be more than a thousand, there are none.
     Rewards in space often depend on distance, which a network is slow to learn by itself: with distances the
     reward of `reference` is learned three times as well from 10,000 samples.
-    Relations are the same for classes: the differences between features of one kind.
+    Relations are the same for classes: the differences between features of one kind. Of a state with a memory
+    both are those of the present, and the changes of classes since the timesteps before. A number that is
+    past is seen as its change, too: a velocity is small beside the places that it is the difference of.
     """
 
     spec: Spec
@@ -42,7 +45,11 @@ class Inputs:
         gaps = [jnp.linalg.norm(s[..., left] - s[..., right], axis=-1) for left, right in self._pairs]
         gaps += [jnp.linalg.norm(s[..., vectors], axis=-1) for vectors in self._vectors]
         off, on = self._classes
-        return jnp.concatenate([(s - off) / (on - off), *gaps, self._relations(s)], axis=-1)
+        shown = (s - off) / (on - off)
+        if self.spec.frames > 1:
+            past = self._past_numbers
+            shown = shown.at[..., past].add(-s[..., past - self._present.spec.state_width])
+        return jnp.concatenate([shown, *gaps, self._relations(s)], axis=-1)
 
     def before_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"]
@@ -54,7 +61,9 @@ class Inputs:
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"], next_s: Float[Array, "*batch S"]
     ) -> Float[Array, "*batch in"]:
         """(s, a, s'), of the reward and the termination."""
-        return jnp.concatenate([self.state(s), self._actions(a), self.state(next_s)], axis=-1)
+        now = self._present
+        after = next_s[..., : now.spec.state_width]  # what is past in s' is in (s, a)
+        return jnp.concatenate([self.state(s), self._actions(a), now.state(after)], axis=-1)
 
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
         """Which dimensions of a component's inputs are continuous, and have to be normalised."""
@@ -62,15 +71,26 @@ class Inputs:
 
     def blocks(self, name: ComponentName) -> list[Block]:
         """The codes and the numbers that a component's inputs consist of."""
-        state = [Block(feature.width, isinstance(feature, Continuous)) for feature in self.spec.state]
-        whole = [*state, Block(self._num_distances, numbers=True), *self._relations.blocks]
         match name:
             case "available":
-                return whole
+                return self._state_blocks
             case "dynamics" | "observation":
-                return whole + self._action_blocks
+                return self._state_blocks + self._action_blocks
             case _:
-                return whole + self._action_blocks + whole
+                return self._state_blocks + self._action_blocks + self._present._state_blocks
+
+    @cached_property
+    def _present(self) -> "Inputs":
+        """The inputs of a state without its past."""
+        if self.spec.frames == 1:
+            return self
+        return replace(self, spec=replace(self.spec, state=present(self.spec), frames=1))
+
+    @property
+    def _state_blocks(self) -> list[Block]:
+        """What `state` consists of."""
+        state = [Block(feature.width, isinstance(feature, Continuous)) for feature in self.spec.state]
+        return [*state, Block(self._num_distances, numbers=True), *self._relations.blocks]
 
     @property
     def _action_blocks(self) -> list[Block]:
@@ -92,14 +112,14 @@ class Inputs:
 
     @cached_property
     def _relations(self) -> Relations:
-        return Relations(self.spec.state if self.relations else ())
+        return Relations(timesteps(self.spec), self.spec.frames) if self.relations else Relations(())
 
     @cached_property
     def _pairs(self) -> list[tuple[Int[np.ndarray, "pairs width"], Int[np.ndarray, "pairs width"]]]:
         """The columns of both ends of every distance, for each width of features."""
         placed = [
             (feature.width, np.arange(block.start, block.stop))
-            for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True)
+            for feature, block in zip(self._now, blocks(self._now), strict=True)
             if isinstance(feature, Continuous) and feature.width > 1
         ]
         alike = [[columns for width, columns in placed if width == size] for size in {w for w, _ in placed}]
@@ -113,11 +133,27 @@ class Inputs:
         """The columns of vectors, for each width of features."""
         found = [
             np.arange(block.start, block.stop)
-            for feature, block in zip(self.spec.state, blocks(self.spec.state), strict=True)
+            for feature, block in zip(self._now, blocks(self._now), strict=True)
             if isinstance(feature, Continuous) and feature.vector
         ]
         alike = [[own for own in found if len(own) == size] for size in sorted({len(own) for own in found})]
         return [np.array(columns) for columns in alike] if self.distances else []
+
+    @cached_property
+    def _past_numbers(self) -> Int[np.ndarray, " columns"]:
+        """The columns of numbers that are past."""
+        shown = timesteps(self.spec)
+        numbers = [
+            np.arange(block.start, block.stop)
+            for feature, block in zip(shown, blocks(shown), strict=True)
+            if isinstance(feature, Continuous)
+        ]
+        columns = np.concatenate([np.zeros(0, int), *numbers])
+        return columns[columns >= self._present.spec.state_width]
+
+    @property
+    def _now(self) -> tuple[Feature, ...]:
+        return present(self.spec)
 
     @property
     def _num_distances(self) -> int:

@@ -7,7 +7,7 @@ of columns, which a network has to learn for each pair of rows anew. As a differ
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import combinations, groupby, pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -31,9 +31,14 @@ class Relations:
     things: "agent 0 row" and "food 1 row". Two things that share several kinds have an *offset* for each two
     of them, the pair of differences as one class: what is one row above, in the same column. A network learns
     a rule about two columns (the offset, and the action) from a tenth of the data that it needs for three.
+
+    Of a state with a memory, features of the present stand to each other, and each to what it was before: a
+    velocity is a difference, too.
     """
 
     features: tuple[Feature, ...]
+    frames: int = 1
+    """Of how many timesteps the features are, the present first."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -52,7 +57,9 @@ class Relations:
 
     def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
         """The columns of a state."""
-        return self.between(self.layout.class_numbers(s)) if len(self.pairs) else s[..., :0]
+        if not len(self.pairs):
+            return s[..., :0]
+        return self.between(self.layout.class_numbers(s[..., : total_width(self.features)]))
 
     def between(self, classes: Float[Array, "*batch F"]) -> Float[Array, "*batch width"]:
         """The columns of a state of these classes."""
@@ -65,8 +72,9 @@ class Relations:
     @cached_property
     def pairs(self) -> Int[np.ndarray, "pairs 2"]:
         """The two features of every difference, by their number among the categorical ones."""
-        found = self._pairs
-        return found if WIDTH * len(found) <= MOST_COLUMNS else found[:0]
+        now = self._pairs
+        both = np.concatenate([now, self._changes])
+        return next((found for found in (both, now) if WIDTH * len(found) <= MOST_COLUMNS), now[:0])
 
     @cached_property
     def offsets(self) -> Int[np.ndarray, "offsets 2"]:
@@ -77,10 +85,28 @@ class Relations:
 
     @cached_property
     def _pairs(self) -> Int[np.ndarray, "pairs 2"]:
+        """Those of the present."""
         kinds = [(f.size, f.labels, thing_and_attribute(f.name)[1]) for f in self.layout.categorical]
-        places = [place for place, f in enumerate(self.layout.categorical) if f.size > 2]
-        alike = [pair for pair in combinations(places, 2) if kinds[pair[0]] == kinds[pair[1]]]
+        alike = [pair for pair in combinations(self._many_classes, 2) if kinds[pair[0]] == kinds[pair[1]]]
         return np.array(alike, int).reshape(-1, 2)
+
+    @cached_property
+    def _changes(self) -> Int[np.ndarray, "pairs 2"]:
+        """Every feature and itself a timestep before."""
+        begins = range(0, self.layout.num_categorical, max(1, self._num_present))[: self.frames]
+        found = [(begin + one, then + one) for begin, then in pairwise(begins) for one in self._many_classes]
+        return np.array(found, int).reshape(-1, 2)
+
+    @property
+    def _num_present(self) -> int:
+        """The categorical features of the present."""
+        return self.layout.num_categorical // self.frames
+
+    @property
+    def _many_classes(self) -> list[int]:
+        """The numbers of those with more than two classes."""
+        now = self.layout.categorical[: self._num_present]
+        return [place for place, feature in enumerate(now) if feature.size > 2]
 
     @cached_property
     def _offsets(self) -> Int[np.ndarray, "offsets 2"]:

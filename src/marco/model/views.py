@@ -54,8 +54,12 @@ class View(ABC):
     def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
         """The same episodes as the learned environment would show them."""
 
+    def start(self, true_spec: Spec) -> Memory:
+        """What has to be remembered of a true episode, at its start: nothing, in most views."""
+        return ()
+
     @abstractmethod
-    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
+    def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
         """A true timestep with the view's state, which a policy trained in the learned environment needs."""
 
     @abstractmethod
@@ -86,8 +90,8 @@ class Centralised(View):
     def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
         return episodes
 
-    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
-        return timestep
+    def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
+        return memory, timestep
 
     def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
         return given
@@ -109,8 +113,8 @@ class JointObservation(View):
     def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
         return _jointly_observed(true_spec, episodes)
 
-    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
-        return timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
+    def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
+        return memory, timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
 
     def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
         return _state_is_observed("joint-observation", model_spec, given)
@@ -137,8 +141,8 @@ class Decentralised(View):
     def for_team(self, true_spec: Spec, episodes: Episode) -> Episode:
         return _jointly_observed(true_spec, episodes)
 
-    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
-        return timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
+    def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
+        return memory, timestep._replace(state=concatenate_observations(true_spec, timestep.observation))
 
     def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
         return _state_is_observed("decentralised", model_spec, given)
@@ -171,10 +175,13 @@ class Described(View):
         state = self.inner.for_team(self.description.spec(true_spec), described).state
         return episodes._replace(state=state)
 
-    def timestep(self, true_spec: Spec, timestep: TimeStep) -> TimeStep:
+    def start(self, true_spec: Spec) -> Memory:
+        return self.inner.start(self.description.spec(true_spec))
+
+    def timestep(self, true_spec: Spec, memory: Memory, timestep: TimeStep) -> tuple[Memory, TimeStep]:
         described = self.description.timestep(timestep)
-        state = self.inner.timestep(self.description.spec(true_spec), described).state
-        return timestep._replace(state=state)
+        memory, shown = self.inner.timestep(self.description.spec(true_spec), memory, described)
+        return memory, timestep._replace(state=shown.state)
 
     def known(self, model_spec: Spec, given: KnownFunctions) -> KnownFunctions:
         return self.inner.known(
@@ -237,11 +244,15 @@ class ViewedPolicy(Policy):
     true_spec: Spec = eqx.field(static=True)
 
     def start(self) -> Memory:
-        return self.inner.start()
+        """What the inner policy remembers, and what the view does."""
+        return self.inner.start(), self.view.start(self.true_spec)
 
     def __call__(self, memory: Memory, timestep: TimeStep) -> tuple[Memory, Float[Array, "N A"]]:
         """The inner policy's choice, given the view's state."""
-        return self.inner(memory, self.view.timestep(self.true_spec, timestep))
+        own, seen = memory
+        seen, viewed = self.view.timestep(self.true_spec, seen, timestep)
+        own, probabilities = self.inner(own, viewed)
+        return (own, seen), probabilities
 
 
 def joint_observation_spec(true_spec: Spec) -> Spec:

@@ -32,6 +32,7 @@ from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.events import NO_JOURNAL, Event, Journal, PhaseName
 from marco.algorithm.loop import Marco, phases
+from marco.algorithm.memory import Memories
 from marco.algorithm.model_free import ModelFree, ModelFreeConfig
 from marco.algorithm.precompile import compiled_ahead
 from marco.algorithm.trial import Candidate
@@ -245,7 +246,8 @@ class Run:
     def _algorithm(self, dataset: Dataset, journal: Journal = NO_JOURNAL) -> Marco | ModelFree:
         config = self.config
         if isinstance(config.algorithm, MarcoConfig):
-            file = self.folder / "description.json" if dataset.folder is not None else None
+            kept = dataset.folder is not None
+            file = self.folder / "description.json" if kept else None
             descriptions = Descriptions(file, config.description)
             return Marco(
                 self.playing,
@@ -254,6 +256,7 @@ class Run:
                 dataset,
                 self.known,
                 descriptions=descriptions,
+                memories=Memories(self.folder / "memory.json" if kept else None),
                 journal=journal,
             )
         if config.workers is not None:

@@ -78,6 +78,7 @@ class PettingZooWorld:
         )
         self.known = {} if self._state_columns else {"observation": joint_observation(self.spec)}
         """The joint observation as the state shows what every agent sees: there is nothing to learn."""
+        self.joint_state = self._state_columns is None
         self._time, self._seed = 0, 0
         self._live: list[AgentId] = []
         # None while no episode is under way: before the first, after the end, and after an error in a step.

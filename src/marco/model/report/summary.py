@@ -59,7 +59,8 @@ class ModelReport(NamedTuple):
     exact: ExactReport | None
     open_loop: OpenLoopError | None
     description: tuple[str, ...] = ()
-    """What the columns of the environment were found, or said, to mean; nothing where its spec says it."""
+    """What the columns of the environment were found, or said, to mean, and how long the state is remembered;
+    nothing where its spec says it all."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists and numbers, for JSON."""
@@ -85,14 +86,18 @@ def report_environment(
     if isinstance(environment, DescribedEnvironment):
         description = environment.description
         environment = environment.inner
-    if isinstance(true_environment, Environment) and isinstance(environment, LearnedEnvironment):
+    comparable = isinstance(environment, LearnedEnvironment) and model.spec.frames == 1
+    if isinstance(true_environment, Environment) and comparable:
         key, horizon = jax.random.key(1_000_000), true_environment.spec.horizon
         if continuous:
             loop = open_loop_error(
                 key, model, true_environment, RandomPolicy(), TEST_EPISODES, horizon, description
             )
     found = model_report(model, fits[0], data[0], pairs, loop)
-    return found if description is None else found._replace(description=in_words(description, true_spec))
+    words = () if description is None else in_words(description, true_spec)
+    if model.spec.frames > 1:
+        words += (f"the state is remembered: it is that of the last {model.spec.frames} steps",)
+    return found._replace(description=words)
 
 
 def model_report(
