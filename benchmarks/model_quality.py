@@ -34,6 +34,8 @@ from yardstick import Loss, chained, of_probabilities, of_values, related
 
 TEST_STEPS = 4_000
 TEST_SEED = 1_000_000
+ROOM = 10_000
+"""For how many samples there is room, as in a run with this budget: fewer need no program of their own."""
 MOST_FEATURES = 24
 """The features of a component that are compared; of wider ones so many are drawn."""
 
@@ -58,7 +60,7 @@ def measure_models(
         random_episodes(env, steps, of) for steps, of in ((samples, seed), (TEST_STEPS, TEST_SEED + seed))
     )
     plan = ModelPlan(view_of(env, played), config, env.spec, known=tuple(known_of(env).items()))
-    (data,), (fresh,) = plan.gather(played), plan.gather(test)
+    (data,), (fresh,) = plan.gather(played, max(samples, ROOM)), plan.gather(test)
     fresh = fresh._replace(reward_values=data.reward_values)
     (spec,), plan = plan.view.model_specs(env.spec), plan.with_certain([(data,)])
     for part in plan.components():
