@@ -1,6 +1,7 @@
 """How well MARCO's model learns an environment from random play, beside a yardstick given the same rows.
 
-Three sides learn from the same episodes, and are judged by the same fresh ones: MARCO's default model;
+Three sides learn from the same episodes, and are judged by the same fresh ones: MARCO's default model, as a
+run fits it (of described columns where the spec is a guess, without what is certain);
 `boosting`, gradient-boosted trees that are shown the inputs of the model's own networks; and
 `boosting, related`, which are shown every feature as a number, the differences between features of one kind,
 and are asked for changes. Losses are those of `yardstick`: nats, summed over the features of a component,
@@ -15,15 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from marco.environments.base import Environment, HostWorld, known_of
+from marco.environments.base import Environment, HostWorld, guessed_of, known_of
 from marco.model.components import Component
 from marco.model.config import ModelConfig
+from marco.model.describe import describe
 from marco.model.early_stopping import Examples
-from marco.model.fit import ModelPlan, examples, fit_model
+from marco.model.fit import ModelPlan, examples
 from marco.model.inputs import ComponentName, Inputs
 from marco.model.report.held_out import out_of_bag
 from marco.model.rows import Data
-from marco.model.views import make_view
+from marco.model.views import Described, View, make_view
 from marco.policies.base import RandomPolicy
 from marco.rollout import play, rollouts
 from marco.types import Categorical, Episode, Spec
@@ -32,6 +34,8 @@ from yardstick import Loss, chained, of_probabilities, of_values, related
 
 TEST_STEPS = 4_000
 TEST_SEED = 1_000_000
+ROOM = 10_000
+"""For how many samples there is room, as in a run with this budget: fewer need no program of their own."""
 MOST_FEATURES = 24
 """The features of a component that are compared; of wider ones so many are drawn."""
 
@@ -52,18 +56,19 @@ def measure_models(
     world: str, env: Environment | HostWorld, config: ModelConfig, samples: int, seed: int
 ) -> Iterator[list[Row]]:
     """The rows of each component: of the model, and of the trees."""
-    spec, begin = env.spec, time.perf_counter()
-    plan = ModelPlan(make_view("centralised"), config, spec, known=tuple(known_of(env).items()))
-    (data,), (fresh,) = (
-        plan.gather(random_episodes(env, steps, of))
-        for steps, of in ((samples, seed), (TEST_STEPS, TEST_SEED + seed))
+    played, test = (
+        random_episodes(env, steps, of) for steps, of in ((samples, seed), (TEST_STEPS, TEST_SEED + seed))
     )
+    plan = ModelPlan(view_of(env, played), config, env.spec, known=tuple(known_of(env).items()))
+    (data,), (fresh,) = plan.gather(played, max(samples, ROOM)), plan.gather(test)
     fresh = fresh._replace(reward_values=data.reward_values)
-    learned, _ = fit_model(jax.random.key(seed), plan, (data,))
-    seconds = time.perf_counter() - begin
-    for _, name in plan.components():
-        component = getattr(learned.model, name)
-        task = _task(learned.model.inputs, component, name, data, fresh)
+    (spec,), plan = plan.view.model_specs(env.spec), plan.with_certain([(data,)])
+    for part in plan.components():
+        _, name = part
+        begin = time.perf_counter()
+        component, _ = jax.block_until_ready(plan.fit_component(jax.random.key(seed), (data,), part))
+        seconds = time.perf_counter() - begin
+        task = _task(config.inputs(spec), component, name, data, fresh)
         if task is None:
             continue
         facts = {"world": world, "component": name, "samples": samples, "seed": seed}
@@ -75,6 +80,12 @@ def measure_models(
             losses = chained(*inputs, groups=np.asarray(task.train.episode)[: int(task.train.number)])
             rows.append({**facts, "side": side, "seconds": time.perf_counter() - begin} | summed(losses))
         yield rows
+
+
+def view_of(env: Environment | HostWorld, played: Episode) -> View:
+    """What a run would fit its model to: described columns, where the spec of an environment is a guess."""
+    guessed, view = guessed_of(env), make_view("centralised")
+    return Described(view, describe(env.spec, [played], guessed)) if any(guessed) else view
 
 
 def random_episodes(env: Environment | HostWorld, steps: int, seed: int) -> Episode:

@@ -23,12 +23,18 @@ MODELS = """### Models beside gradient-boosted trees
 fresh ones: nats summed over the classes of a component, and the share of the variance of its values that is
 left. `boosting` is scikit-learn's HistGradientBoosting with the inputs of the model's networks; `boosting,
 related` is shown every feature as a number, the differences between features of one kind, and is asked for
-changes. "Right" is the share of rows in which MARCO has all classes right.
+changes. "Right" is the share of rows in which MARCO has all classes right. "Times" is MARCO's loss over that
+of `boosting`, which has the same inputs; a loss of the trees below {least} counts as {least}. Where rows are
+all but certain, the ratio of two losses near 0 says how long each was trained, and nothing of what was
+learned: at {least} nats the truth has a probability of 99%, and values are off by a tenth of their standard
+deviation. Worlds and samples that are not in the table have not been measured yet.
 
 {table}
 
 """
 """A section of the page of benchmarks."""
+LEAST = 0.01
+"""A loss of the trees that is smaller counts as this, in nats or as a share of the variance."""
 LONG = (
     *("world", "cell", "learner", "samples", "seeds", "return", "low", "high"),
     *("score", "score_low", "score_high", "imagined_minus_real", "earlier_settings"),
@@ -237,7 +243,7 @@ def model_section(results: Results) -> str:
     """The comparison of models with trees, for the page of benchmarks; nothing, if it was never run."""
     if not results.read(SUITE_MODELS):
         return ""
-    return MODELS.format(table=model_table(results))
+    return MODELS.format(table=model_table(results), least=LEAST)
 
 
 def model_table(results: Results) -> str:
@@ -254,10 +260,16 @@ def model_table(results: Results) -> str:
                 continue
             right = _average(of["MARCO"], "right") if quantity == "nats" else None
             shown = [f"{value:.4g}" if value is not None else "" for value in values]
+            shown.append(f"{times(*values[:2]):.2f}" if None not in values[:2] else "")
             shown.append(f"{right:.1%}" if right is not None else "")
             lines.append([f"`{world}`", component, f"{samples:,}", quantity, *shown])
-    header = ["world", "component", "samples", "loss", *sides, "MARCO right"]
+    header = ["world", "component", "samples", "loss", *sides, "times", "MARCO right"]
     return markdown(header, sorted(lines, key=lambda line: (line[0], line[1])))
+
+
+def times(own: float, trees: float) -> float:
+    """A loss of MARCO's over that of trees; where that is next to nothing, over the least that counts."""
+    return own / max(trees, LEAST)
 
 
 def _average(rows: list[Row], column: str) -> float | None:

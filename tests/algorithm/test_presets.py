@@ -99,6 +99,13 @@ def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
     assert paper.training.sparsity == 0.0
 
 
+def test_hard_values_are_learned_beside_easy_ones_in_default_and_the_likelihood_is_plain_in_paper():
+    model, paper = (MarcoConfig.preset(name, REFERENCE).model for name in ("default", "paper"))
+    names = ("dynamics", "reward", "observation", "termination", "available")
+    assert [model.training_of(name).beta for name in names] == [0.5] * 5
+    assert [paper.training_of(name).beta for name in names] == [0.0] * 5
+
+
 def test_what_a_preset_derives_follows_the_changes():
     config = MarcoConfig.preset("default", SWITCH, samples=10_000, **{"team.learning_rate": 5e-4})
     assert (config.samples, config.chunk, config.first_chunk) == (10_000, 1_000, 1_000)

@@ -14,10 +14,10 @@ from marco.environments.registry import make
 from marco.environments.switch import Switch
 from marco.learners.q_learning import QLearner
 from marco.reproduction.statistics import iqm_over
-from record import FREE, MODEL_FREE, SOURCES, Results
+from record import FREE, MODEL_FREE, SOURCES, SUITE_MODELS, Results
 from suite import Cell, Suite, cells_of, chosen
 from suite_worlds import WORLDS, World, tuned
-from tables.suite import lines_of, standings, suite_table
+from tables.suite import lines_of, model_section, standings, suite_table, times
 
 TOY = World("toy", 60, lambda: Switch(2, 3), ceiling=lambda: 0.5)
 
@@ -192,3 +192,22 @@ def test_schedules_of_learners_fit_the_budget(samples: int) -> None:
         assert isinstance(learner, QLearner)
         assert learner.epsilon_anneal_steps == samples // 2
         assert learner.batch_size * spec.horizon <= max(samples, 4 * spec.horizon)
+
+
+def test_losses_near_zero_are_not_compared_by_their_ratio() -> None:
+    """0.0009 nats beside 0.00001 are both certain; 0.05 nats beside as little are five times the least."""
+    assert times(0.0009, 0.00001) == pytest.approx(0.09)
+    assert times(0.05, 0.00001) == pytest.approx(5.0)
+    assert times(0.6, 0.5) == pytest.approx(1.2)
+
+
+def test_the_table_of_models_holds_losses_beside_those_of_trees(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    assert model_section(results) == ""
+    facts = {"world": "toy", "component": "dynamics", "samples": 1_000, "seed": 0, "settings": "x"}
+    sides = {"MARCO": 0.3, "boosting": 0.2, "boosting, related": 0.1}
+    results.add(
+        SUITE_MODELS,
+        [{**facts, "side": side, "nats": nats, "right": 0.9} for side, nats in sides.items()],
+    )
+    assert "| `toy` | dynamics | 1,000 | nats | 0.3 | 0.2 | 0.1 | 1.50 | 90.0% |" in model_section(results)

@@ -6,7 +6,7 @@ import pytest
 from marco.environments.registry import make
 from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.types import Categorical, Continuous
-from model_quality import measure_models, random_episodes
+from model_quality import measure_models, random_episodes, view_of
 from yardstick import SMALLEST, chained, of_probabilities, of_values, related, yardstick
 
 
@@ -86,3 +86,12 @@ def test_a_model_and_trees_are_judged_by_the_same_fresh_rows() -> None:
         row = found["dynamics", side]
         assert np.log(3) - 0.02 < row["nats"] < 1.5
         assert row["right"] == pytest.approx(1 / 3, abs=0.06)
+
+
+def test_the_model_is_of_what_a_run_would_fit() -> None:
+    """A guessed spec is described: words are classes, and no numbers."""
+    guess, own = make("jaxmarl:MPE_simple_speaker_listener_v4"), make("switch")
+    (spec,) = view_of(guess, random_episodes(guess, 500, 0)).model_specs(guess.spec)
+    assert not any(isinstance(feature, Categorical) for feature in guess.spec.state)
+    assert any(isinstance(feature, Categorical) for feature in spec.state)
+    assert view_of(own, random_episodes(own, 100, 0)).model_specs(own.spec) == (own.spec,)

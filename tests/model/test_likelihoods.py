@@ -56,6 +56,23 @@ def test_likelihood_by_hand():
     assert nats.tolist() == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_number_counts_by_the_root_of_its_variance_with_a_beta_of_a_half():
+    """The first of those numbers, of variance 4, counts twice; classes, and the second, count as before."""
+    nats = negative_log_likelihood(SAID, HAPPENED, jnp.array([True, True]), beta=0.5)
+    first, second = 0.5 * (1 + np.log(4) + np.log(2 * np.pi)), 0.5 * (25 + np.log(2 * np.pi))
+    assert nats.tolist() == pytest.approx([-np.log(0.5), -np.log(0.1), 2 * first + second], rel=1e-6)
+
+
+def test_no_gradient_flows_through_the_weight_of_a_number():
+    """It would be lowered by a smaller variance: that of 5 off, of variance 1, is (1 - 25) / 2 without."""
+
+    def loss(log_variance):
+        said = SAID._replace(log_variance=jnp.array([log_variance, 0.0])[::-1])
+        return negative_log_likelihood(said, HAPPENED, jnp.array([False, True]), beta=0.5).sum()
+
+    assert float(jax.grad(loss)(0.0)) == pytest.approx((1 - 25) / 2)
+
+
 def test_a_number_that_never_varies_counts_for_nothing():
     nats = negative_log_likelihood(SAID, HAPPENED, jnp.array([True, False]))
     assert float(nats[2]) == pytest.approx(0.5 * (1 + np.log(4) + np.log(2 * np.pi)), rel=1e-6)

@@ -245,6 +245,10 @@ def paper_model(spec: Spec) -> ModelConfig:
     return ModelConfig(dynamics, single, single, single, single, training, distances=False)
 
 
+BETA = 0.5
+"""Half-way between the likelihood (0), by which hard values are never learned beside easy ones, and squared
+errors (1), by which easy ones are never learned precisely."""
+
 MANY_INPUTS = 100
 """Columns beyond which networks are sparse at first."""
 
@@ -264,14 +268,14 @@ def default_model(spec: Spec) -> ModelConfig:
     before, after = (
         0.1 if len(inputs.numeric(name)) > MANY_INPUTS else 0.0 for name in ("dynamics", "reward")
     )
-    patient = FitConfig(patience=20, min_delta=1e-4, sparsity=after)
+    patient = FitConfig(patience=20, min_delta=1e-4, sparsity=after, beta=BETA)
     return ModelConfig(
         dynamics=_networks(inputs, "dynamics", 5),
         reward=replace(_networks(inputs, "reward", 5), training=patient),
         observation=replace(_networks(inputs, "observation", 1), training=patient),
         termination=replace(_networks(inputs, "termination", 5), training=patient),
         available=PredictorConfig("factored", (64, 64), members=1),
-        training=FitConfig(sparsity=before),
+        training=FitConfig(sparsity=before, beta=BETA),
         relations=True,
         changes=True,
     )

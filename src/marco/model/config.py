@@ -35,6 +35,9 @@ class FitConfig:
     sparsity: float = 0.0
     """How strongly the input weights of a `chain` are drawn to 0, as a share of the learning rate: Adam moves
     a weight by about the learning rate where all gradients agree, and one on which they do not vanishes."""
+    beta: float = 0.0
+    """The loss of a value is weighted by its predicted variance to this power, so that among values that
+    share a network those which are easily predicted do not outweigh the others; 0 is the plain likelihood."""
     ema_decay: float = 0.98
     """The networks kept are exponential moving averages of those trained; 0 keeps the networks themselves."""
 
@@ -52,7 +55,11 @@ class FitConfig:
             if not 0.0 <= value < 1.0:
                 raise ValueError(f"FitConfig: {name} must be at least 0 and below 1, got {value}.")
         check_not_negative(
-            "FitConfig", min_delta=self.min_delta, weight_decay=self.weight_decay, sparsity=self.sparsity
+            "FitConfig",
+            min_delta=self.min_delta,
+            weight_decay=self.weight_decay,
+            sparsity=self.sparsity,
+            beta=self.beta,
         )
         if self.holdout == 0.0:
             raise ValueError("FitConfig: holdout=0 leaves nothing to stop by: hold out a share of the rows.")

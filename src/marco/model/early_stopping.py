@@ -334,7 +334,7 @@ class _Training:
 
         def one(x: Array, classes: Array, values: Array) -> Array:
             predicted = network.predict(x, classes, self.seen)
-            return negative_log_likelihood(predicted, Targets(classes, values), self.varies)
+            return negative_log_likelihood(predicted, Targets(classes, values), self.varies, self.config.beta)
 
         return jax.vmap(one)(self.rows.x[rows], *targets).mean(axis=0).sum()
 

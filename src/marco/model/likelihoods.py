@@ -217,15 +217,23 @@ def bounded_log_variance(raw: Float[Array, "*batch C"]) -> Float[Array, "*batch 
 
 
 def negative_log_likelihood(
-    prediction: Prediction, targets: Targets, varies: Bool[Array, " C"]
+    prediction: Prediction, targets: Targets, varies: Bool[Array, " C"], beta: float = 0.0
 ) -> Float[Array, "*batch slots"]:
-    """In nats, per slot. Values that never vary are known, and add nothing."""
+    """In nats, per slot. Values that never vary are known, and add nothing.
+
+    With a `beta` each value is weighted by its predicted variance to that power, through which no gradient
+    flows. The gradient of a likelihood is the error over the variance: of values that share a network, one
+    that is a copy of an input soon outweighs by thousands what is hard to learn, which then never is
+    (Seitzer et al., 2022, On the pitfalls of heteroscedastic uncertainty estimation).
+    """
     chosen = jnp.take_along_axis(prediction.log_probability, targets.classes[..., None], axis=-1)[..., 0]
     if targets.values.shape[-1] == 0:
         return -chosen
     error = jnp.square(targets.values - prediction.mean)
     log_variance = prediction.log_variance
     each = 0.5 * (error * jnp.exp(-log_variance) + log_variance + jnp.log(2.0 * jnp.pi))
+    if beta:
+        each = each * jax.lax.stop_gradient(jnp.exp(beta * log_variance))
     continuous = jnp.sum(jnp.where(varies, each, 0.0), axis=-1, keepdims=True)
     return jnp.concatenate([-chosen, continuous], axis=-1)
 
