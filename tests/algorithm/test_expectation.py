@@ -64,7 +64,7 @@ def test_a_team_that_exploits_a_bad_model_loses_to_one_that_never_saw_it():
     by_member = np.array([[3.0, 4.8], [-20.0, -22.0]])[:, None]
     imagined = Imagined(jnp.asarray(by_member), jnp.full((2, 1), 6.0))
     earned = [np.tile([-46.0, -30.0], 4), np.tile([-34.0, -18.0], 4)]
-    found = expected_of_seed(imagined, 0, earned)
+    found = expected_of_seed(imagined, 0, earned, -28.0)
     assert found.cautious.argmax() == 1
     low, high = found.mean[1] - 2 * found.error[1], found.mean[1] + 2 * found.error[1]
     assert low < -26.0 < high
@@ -73,7 +73,7 @@ def test_a_team_that_exploits_a_bad_model_loses_to_one_that_never_saw_it():
 
 def test_a_candidate_that_is_none_is_never_chosen():
     by_member = jnp.array([[[0.1, 0.3]], [[-jnp.inf, -jnp.inf]]])
-    found = expected_of_seed(Imagined(by_member, jnp.full((2, 1), 0.0)), 0, [NOTHING, NOTHING])
+    found = expected_of_seed(Imagined(by_member, jnp.full((2, 1), 0.0)), 0, [NOTHING, NOTHING], 0.2)
     assert found.cautious == pytest.approx([0.2 - 0.02**0.5, -np.inf])
 
 
@@ -95,7 +95,21 @@ def test_few_returns_that_are_all_alike_are_not_certain():
     Of that 0.08 / 0.2025 is taken for the model's optimism, and the order stays.
     """
     imagined = Imagined(jnp.array([[[0.5, 0.5]], [[0.4, 0.4]]]), jnp.full((2, 1), 0.7))
-    found = expected_of_seed(imagined, 0, [np.zeros(2), np.zeros(2)])
+    found = expected_of_seed(imagined, 0, [np.zeros(2), np.zeros(2)], 0.5)
     shared = -0.45 * 0.08 / 0.2025
     assert found.mean == pytest.approx([0.5 + shared, 0.4 + shared], rel=1e-3)
-    assert found.error == pytest.approx([(0.1225 * 0.08 / 0.2025) ** 0.5] * 2, rel=1e-3)
+    assert found.error == pytest.approx([(0.1225 * 0.08 / 0.2025) ** 0.5] * 2, rel=1e-2)
+
+
+def test_what_is_expected_is_never_surer_than_the_imagined_episodes_allow():
+    """4,096 episodes of deviation 0.7, in members that agree to the last digit."""
+    imagined = Imagined(jnp.full((1, 1, 2), 0.73), jnp.full((1, 1), 0.7))
+    assert expected_of_seed(imagined, 0, [NOTHING], 0.73).error == pytest.approx([0.7 / 64.0])
+
+
+def test_models_err_about_all_teams_alike_by_more_than_their_members_know():
+    """A twentieth of what the best team gains over random play: 0.05 * (0.7 + 0.5) = 0.06."""
+    imagined = Imagined(jnp.array([[[0.7, 0.7]], [[0.6, 0.6]]]), jnp.zeros((2, 1)))
+    found = expected_of_seed(imagined, 0, [NOTHING, NOTHING], -0.5)
+    assert found.mean == pytest.approx([0.7, 0.6])
+    assert found.error == pytest.approx([0.06, 0.06])

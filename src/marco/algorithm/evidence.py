@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from marco.algorithm.collect import earns_more, whole_returns
+from marco.algorithm.collect import earns_more, whole_return, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
@@ -100,6 +100,11 @@ class Evidence:
         """What all real data so far are measured in; the learners that train in their model keep to it."""
         spec = self.spec(samples)
         return stack_seeds([real_units(spec, episodes) for episodes in self.as_learned(samples)])
+
+    @property
+    def floor(self) -> Float[np.ndarray, " S"]:
+        """What random play earns: the mean return of each seed's first chunk."""
+        return np.array([whole_return(own) or 0.0 for own in self.episodes(self.config.first_chunk)])
 
     def as_learned(self, samples: int) -> list[Episode]:
         """The real episodes of each seed in the columns of the environment that is learned from them."""

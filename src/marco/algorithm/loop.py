@@ -291,10 +291,9 @@ class Marco(Evidence):
         spec = self.spec(phase.samples)
         continued = None if config.candidates else clear_replay(config.team, state.team, spec)
         envs, units = self._demonstrated(phase, state.model), self.units(phase.samples)
-        floor = np.array([whole_return(own) or 0.0 for own in self.episodes(config.first_chunk)])
         with self._planning(phase, state.model) as plans:
             for standing in race(
-                keys, envs, state.model, learners, config.final_updates, continued, units, floor
+                keys, envs, state.model, learners, config.final_updates, continued, units, self.floor
             ):
                 state = state._replace(best=standing.best)
                 metrics = {
@@ -343,6 +342,7 @@ class Marco(Evidence):
             end=config.samples,
             horizon=self.env.spec.horizon,
             offline=len(config.offline),
+            floor=self.floor,
         )
 
     def best_like(self, samples: int) -> tuple[Best, ...]:

@@ -84,6 +84,8 @@ class Trial:
     horizon: int
     offline: int
     """How many of the candidates, the last ones, never saw the model."""
+    floor: Float[np.ndarray, " S"]
+    """What random play earns."""
 
     def turns(self) -> Iterator[tuple[Policy, Int[np.ndarray, " S"]]]:
         """Who plays next, up to which sample; what was earned before is asked when the round begins."""
@@ -99,7 +101,8 @@ class Trial:
     def expected(self, rounds: int = ROUNDS) -> list[Expected]:
         """What the candidates of each seed are expected to earn for real, after so many rounds."""
         earned = self.earned(rounds)
-        return [expected_of_seed(self.imagined, seed, own) for seed, own in enumerate(earned)]
+        each = zip(earned, self.floor.tolist(), strict=True)
+        return [expected_of_seed(self.imagined, seed, own, low) for seed, (own, low) in enumerate(each)]
 
     def earned(self, rounds: int = ROUNDS) -> list[list[Float[np.ndarray, " _"]]]:
         """The real returns of each candidate of each seed."""

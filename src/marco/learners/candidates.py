@@ -76,6 +76,11 @@ class Imagined(NamedTuple):
         return np.asarray(self.by_member, float).mean(-1)
 
     @property
+    def standard_error(self) -> Float[np.ndarray, "C S"]:
+        """That of the mean, by chance alone."""
+        return np.asarray(self.deviation, float) / EVALUATION_EPISODES**0.5
+
+    @property
     def doubt(self) -> Float[np.ndarray, "C S"]:
         """The standard deviation over members, beyond what chance makes of the episodes of each.
 
