@@ -26,6 +26,7 @@ def _quick(preset, spec, changes):
     model = ModelConfig(two, one, one, one, one, FitConfig(max_epochs=3, min_steps_per_epoch=5))
     team = QLearner("vdn", hidden=8, episodes_per_update=4, batch_size=4, buffer_size=16)
     few = {"chunk": 500, "first_chunk": 500, "explorer_steps": 50, "final_updates": 5, "model": model}
+    few |= {"offline": (team,), "offline_updates": 5}
     few |= {"team": team, "candidates": (team,), "collector": "random"}
     return _make(preset, spec, {**changes, **few})
 presets.make_config = _quick

@@ -33,11 +33,11 @@ def test_later_phases_are_compiled_by_the_thread_and_by_nobody_else(tmp_path, co
     with compiled_ahead(begin(tmp_path, plan, known=KNOWN)) as events:
         phases = [event.phase for event, _ in events if event.over]
     assert phases[-2:] == ["final", "done"]
-    large = ("train_seeds_until", "_train_all", "evaluate_all", "best_of")
+    large = ("train_seeds_until", "_train_all", "evaluate_all")
     names = [(name.removeprefix("jit(").removesuffix(")"), by_main) for name, by_main in compiled]
     by_main = [name for name, main in names if main]
     by_thread = [name for name, main in names if not main]
-    assert not set(large) & set(by_main)
+    assert not {*large, "best_of"} & set(by_main)  # other runs of the same shape may have compiled the last
     once = dict.fromkeys(large, 1)
     assert {name: by_thread.count(name) for name in large} == once | {
         "train_seeds_until": 2
