@@ -13,11 +13,14 @@ from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
 from marco.algorithm.memory import MOST_SAMPLES, Memories, Memory, choose, lengths
-from marco.algorithm.planning import can_plan, few_enough
+from marco.algorithm.offline import offline_like
+from marco.algorithm.planning import can_plan, few_enough, planned_like
 from marco.algorithm.state import Stream
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, has_joint_state, known_of
+from marco.learners.candidates import Best
 from marco.learners.parallel import spread, stack_seeds
+from marco.learners.restarts import best_like
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
 from marco.model.novelty import Novelty, novelty_of
@@ -126,6 +129,13 @@ class Evidence:
     def planner_collects(self, samples: int) -> bool:
         """Whether planned teams may take part in the collection after so many samples."""
         return bool(self.config.team_share) and self.config.collector == "explorer" and self.plans(samples)
+
+    def best_like(self, samples: int) -> tuple[Best, ...]:
+        """The shapes of the candidates."""
+        spec, keys = self.spec(samples), self.keys(0, Stream.FINAL)
+        planned = (planned_like(spec, len(self.seeds)),) if self.plans(samples) else ()
+        offline = (offline_like(keys, learner, spec) for learner in self.config.offline)
+        return (*best_like(keys, self.config.final_learners, spec), *planned, *offline)
 
     def trains_teams(self, samples: int) -> bool:
         """Whether a team is trained after a refit. Not where it would only collect, and the states are few.

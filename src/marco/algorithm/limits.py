@@ -1,9 +1,13 @@
-"""What Algorithm 1 needs at least, and at most: refused before anything is compiled or played."""
+"""What Algorithm 1 needs at least, and at most: refused before anything is compiled or played, or lost."""
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from marco.algorithm.config import MarcoConfig
+from marco.algorithm.events import Event
 from marco.checks import check_fits
+from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, has_joint_state
 from marco.learners.parallel import memory_available
 from marco.model.fit import ModelPlan
@@ -60,3 +64,24 @@ def check_known(plan: ModelPlan, known: Sequence[tuple[str, object]]) -> None:
     for name, function in known:
         if not callable(function):
             raise ValueError(f"known: {name} must be a function, got {function!r}.")
+
+
+def check_finite(event: Event, seeds: tuple[int, ...]) -> None:
+    """Refuse to go on with what has diverged."""
+    for name, values in event.metrics.items():
+        for seed, value in zip(seeds, values, strict=True):
+            if value is not None and not np.isfinite(value):
+                raise ValueError(
+                    f"{event.phase}: the {name} of seed {seed} is {value} after {event.samples} samples: "
+                    "training diverged. All real samples are kept; in another run larger chunks, or a "
+                    "smaller lam, may help (--data takes the samples along)."
+                )
+
+
+def check_collected(dataset: Dataset, samples: int) -> None:
+    """Refuse to go on from what was learned, if some of the data that it was learned from are gone."""
+    if dataset.samples.min() < samples:
+        raise ValueError(
+            f"{dataset.folder} holds {dataset.samples.min()} samples, but {samples} were "
+            "learned from: a chunk is missing. Put it back, or begin another run."
+        )

@@ -32,17 +32,18 @@ from marco.algorithm.exploration import exploration_environments, exploration_sp
 from marco.algorithm.fit import fit_models, fit_warnings
 from marco.algorithm.gain import gain, shortened
 from marco.algorithm.limits import (
+    check_collected,
     check_data_and_model,
+    check_finite,
     check_known,
     check_memory_of_state,
     check_samples,
 )
-from marco.algorithm.offline import offline_like, train_offline
+from marco.algorithm.offline import train_offline
 from marco.algorithm.planning import (
     evaluate_plans,
     planned_beside,
     planned_collectors,
-    planned_like,
     planned_on_the_way,
 )
 from marco.algorithm.state import MarcoState, Stream
@@ -58,7 +59,6 @@ from marco.learners.parallel import (
 )
 from marco.learners.restarts import (
     EnvironmentsAt,
-    best_like,
     evaluate_again,
     imagined_like,
     race,
@@ -170,7 +170,7 @@ class Marco(Evidence):
         """What had been learned after the last phase that the journal has kept."""
         run = self.shortened(self.journal.events)
         *_, phase = islice(phases(run.config, run.ended_early), self.journal.latest)
-        self._check_collected(phase)
+        check_collected(self.dataset, phase.samples)
         return self.journal.restore(run._template(phase))
 
     def collect(self, phase: Phase, state: MarcoState) -> Events:
@@ -345,13 +345,6 @@ class Marco(Evidence):
             floor=self.floor,
         )
 
-    def best_like(self, samples: int) -> tuple[Best, ...]:
-        """The shapes of the candidates."""
-        spec, keys = self.spec(samples), self.keys(0, Stream.FINAL)
-        planned = (planned_like(spec, len(self.seeds)),) if self.plans(samples) else ()
-        offline = (offline_like(keys, learner, spec) for learner in self.config.offline)
-        return (*best_like(keys, self.config.final_learners, spec), *planned, *offline)
-
     def _template(self, phase: Phase) -> MarcoState:
         """The shapes of what has been learned at the end of a phase."""
         samples = min(phase.samples, self.config.schedule[-1])
@@ -384,30 +377,13 @@ class Marco(Evidence):
         return planned_beside(models, self.episodes(phase.samples), self.config.planning)
 
     def _keep(self, step: int, state: MarcoState, event: Event) -> None:
-        self._check_finite(event)
+        check_finite(event, self.seeds)
         if not event.over:
             return
         if event.phase == "collect":  # the dataset has it, and nothing was learned
             self.journal.note(step, event)
         else:
             self.journal.keep(step, state, event)
-
-    def _check_finite(self, event: Event) -> None:
-        for name, values in event.metrics.items():
-            for seed, value in zip(self.seeds, values, strict=True):
-                if value is not None and not np.isfinite(value):
-                    raise ValueError(
-                        f"{event.phase}: the {name} of seed {seed} is {value} after {event.samples} samples: "
-                        "training diverged. All real samples are kept; in another run larger chunks, or a "
-                        "smaller lam, may help (--data takes the samples along)."
-                    )
-
-    def _check_collected(self, phase: Phase) -> None:
-        if self.dataset.samples.min() < phase.samples:
-            raise ValueError(
-                f"{self.dataset.folder} holds {self.dataset.samples.min()} samples, but {phase.samples} were "
-                "learned from: a chunk is missing. Put it back, or begin another run."
-            )
 
     def _fresh(self, keys: Key[Array, " S"], learner: Any, spec: Spec) -> TrainingState:
         states = init_all(keys[:, None], learner, spec)
