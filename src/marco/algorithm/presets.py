@@ -139,7 +139,6 @@ def _default(spec: Spec, given: Given) -> MarcoConfig:
         explorer=_explorer(),
         model=default_model(spec),
         bonus="variance" if continuous else "standard-deviation",
-        novelty=True,
         explorer_steps=steps,
         team_share=0.5,
         team_steps=steps,
