@@ -163,8 +163,8 @@ def _candidates(spec: Spec, given: Given, updates: int) -> tuple[Learner, ...]:
 
     QMIX represents what VDN cannot, and gets stuck where VDN does not; policy gradients solve `reference`
     many times as fast as either. Where episodes are short and states discrete they take no part: an update of
-    theirs costs as much as several of Q-learning, and they never had the best team (six runs on `switch`,
-    Dec-Tiger and `bridge`). VDN explores for a third as long: demonstrations replace long random exploration,
+    theirs costs as much as several of Q-learning, and they never had the best team (five runs on `switch`
+    and Dec-Tiger). VDN explores for a third as long: demonstrations replace long random exploration,
     and random teammates make a riddle's light uninformative. A learner that was chosen by hand has all teams.
     """
     if given.mixer:
