@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import marco
-from helpers.hidden_worlds import Echo, Ring
+from helpers.hidden_worlds import MODEL, Echo, Ring
 from helpers.tiny_run import TINY, WORLD, settings
 from helpers.zoo_toys import Central, toy
 from marco.algorithm.config import MarcoConfig
@@ -18,7 +18,6 @@ from marco.algorithm.memory import Gain, Losses, Memories, Memory, better, gain,
 from marco.data.dataset import Dataset
 from marco.environments.base import has_joint_state
 from marco.learners.mappo import MAPPO
-from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.model.description import Description, Row
 from marco.model.frames import with_frames
 from marco.model.parts import Part
@@ -29,17 +28,6 @@ from marco.rollout import play
 from marco.runs.checkpoint import RunJournal
 from marco.types import NO_ACTION, Continuous
 
-CHAIN = PredictorConfig("chain", (16,), 2)
-MODEL = ModelConfig(
-    CHAIN,
-    CHAIN,
-    CHAIN,
-    CHAIN,
-    PredictorConfig("factored", (8,), 1),
-    FitConfig(learning_rate=1e-2, max_epochs=25, patience=4),
-    relations=True,
-    changes=True,
-)
 TEAM = replace(TINY, mixer="qmix")
 SETTINGS = settings(
     model=MODEL, team=TEAM, candidates=(TEAM,), samples=400, first_chunk=300, chunk=100, team_share=0.0

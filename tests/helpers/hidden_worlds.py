@@ -3,9 +3,23 @@
 import numpy as np
 
 from marco.environments.base import Guessed, ObservationFromState
+from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.types import NO_ACTION, ActionComponent, Agent, Categorical, Spec, TimeStep, binary
 
 LENGTH = 6
+
+CHAIN = PredictorConfig("chain", (16,), 2)
+MODEL = ModelConfig(
+    CHAIN,
+    CHAIN,
+    CHAIN,
+    CHAIN,
+    PredictorConfig("factored", (8,), 1),
+    FitConfig(learning_rate=1e-2, max_epochs=25, patience=4),
+    relations=True,
+    changes=True,
+)
+"""Small networks that learn these worlds."""
 
 
 class _Observed:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from helpers.contract import check_contract
-from helpers.hidden_worlds import Echo, Ring
+from helpers.hidden_worlds import MODEL, Echo, Ring
 from marco.environments.base import ObservationFromState
 from marco.model.certain import certain
 from marco.model.components import layouts
-from marco.model.config import FitConfig, ModelConfig, PredictorConfig
 from marco.model.fit import ModelPlan, fit_model
 from marco.model.frames import begin, forget, present, remember, stacked, with_frames
 from marco.model.inputs import Inputs
@@ -192,19 +191,6 @@ def test_a_view_with_a_memory_is_a_static_argument():
     assert hash(Stacked(2)) == hash(Stacked(2))
 
 
-CHAIN = PredictorConfig("chain", (16,), 2)
-SETTINGS = ModelConfig(
-    CHAIN,
-    CHAIN,
-    CHAIN,
-    CHAIN,
-    PredictorConfig("factored", (8,), 1),
-    FitConfig(learning_rate=1e-2, max_epochs=25, patience=4),
-    relations=True,
-    changes=True,
-)
-
-
 def never(s, a, next_s):
     return False
 
@@ -219,7 +205,7 @@ def learned():
     env = Ring(hidden=True)
     episodes = _episodes(env, 100)
     known = {**env.known, "termination": never, "available": everything}
-    plan = ModelPlan(Stacked(2), SETTINGS, env.spec, known=tuple(known.items()))
+    plan = ModelPlan(Stacked(2), MODEL, env.spec, known=tuple(known.items()))
     data = plan.gather(episodes)
     plan = plan.with_certain([data])
     return env, episodes, plan, *fit_model(jax.random.key(0), plan, data)
