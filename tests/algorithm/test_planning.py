@@ -7,7 +7,17 @@ import pytest
 
 from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
 from marco.algorithm.evidence import Evidence
-from marco.algorithm.planning import HASTE, NODES, can_plan, no_plan, plan, planned_on_the_way, predictions
+from marco.algorithm.planning import (
+    HASTE,
+    NODES,
+    Plan,
+    can_plan,
+    no_plan,
+    pays,
+    plan,
+    planned_on_the_way,
+    predictions,
+)
 from marco.data.dataset import Dataset
 from marco.environments.switch import Switch
 from marco.evaluation import exact_value
@@ -163,6 +173,27 @@ def test_a_team_that_is_not_proved_to_be_the_best_does_not_collect(learned):
     assert best.optimal
     assert planned_on_the_way(envs, [episodes], HASTE) == [None]
     assert plan(env.model, episodes, 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "collects"), [(0.0, False), (0.4, False), (0.79, False), (0.80, True), (1.0, True)]
+)
+def test_a_plan_that_earns_no_more_than_was_earned_does_not_collect(value, collects):
+    """Nine episodes, of which four earned 1: 0.444 in the mean, and 0.796 with two standard errors."""
+    dataset = Dataset(None, WORLD.spec, 1)
+    dataset.append(whole_episodes(4, 1.0))
+    dataset.append(whole_episodes(5, 0.0))
+    real = dataset.episodes(0, 27)
+    assert pays(Plan(no_plan(WORLD.spec), value, optimal=True), real) == collects
+    assert not pays(None, real)
+
+
+def test_a_plan_worth_nothing_does_not_collect_where_nothing_was_earned():
+    dataset = Dataset(None, WORLD.spec, 1)
+    dataset.append(whole_episodes(9, 0.0))
+    real = dataset.episodes(0, 27)
+    assert not pays(Plan(no_plan(WORLD.spec), 0.0, optimal=True), real)
+    assert pays(Plan(no_plan(WORLD.spec), 0.1, optimal=True), real)
 
 
 def follows(policy, episode):

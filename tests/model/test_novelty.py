@@ -1,4 +1,4 @@
-"""How new a step is: leverage among the real steps, worked by hand."""
+"""How new a step is: the counts of real steps, worked by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 from helpers.tiny_run import WORLD
 from marco.algorithm.exploration import exploration_environments
 from marco.environments.registry import make
-from marco.model.novelty import MOST_COLUMNS, novelty_of
+from marco.model.novelty import novelty_of
 from marco.policies.base import RandomPolicy
 from marco.rollout import rollouts
 from marco.types import ActionComponent, Agent, Categorical, Continuous, Episode, Spec
@@ -38,42 +38,57 @@ def spec_of(*state):
     return Spec("line", (agent,), state or (place,), 10)
 
 
-def test_a_place_never_entered_is_new_and_one_often_entered_is_not():
-    """Columns: place 0, 1, 2, move 0, 1, and a one. Ten times in place 0 with move 0, and once in place 1.
-
-    The inverse of X'X + 1 is worked by numpy.
-    """
-    spec = spec_of()
+def test_each_agents_action_is_counted_in_its_state():
+    """Ten times in place 0 with move 0, three times in place 1: one over the root of one plus that."""
     places = np.eye(3, dtype=np.float32)
-    found = novelty_of(spec, episodes_of(spec, places[[0] * 10 + [1]], [0] * 11))
-    x = np.array([[1, 0, 0, 1, 0, 1]] * 10 + [[0, 1, 0, 1, 0, 1]], float)
-    inverse = np.linalg.inv(x.T @ x + np.eye(6))
-    for place in range(3):
-        row = np.array([*places[place], 1, 0, 1], float)
-        value = float(found(jnp.asarray(places[place]), jnp.array([0])))
-        assert value == pytest.approx(row @ inverse @ row, rel=1e-4)
-    often, once, never = (float(found(jnp.asarray(row), jnp.array([0]))) for row in places)
-    assert often < 0.1 < 0.6 < once < 0.7 < 1.0 < never
-    assert float(found(jnp.asarray(places[0]), jnp.array([1]))) > 1.0  # a move never made
+    found = novelty_of(episodes_of(spec_of(), places[[0, 0, 0, 1] * 3 + [0]], [0] * 13))
+    assert float(found.weight) == 1.0  # all of the later seven states had been met
+    for place, move, visits in ((0, 0, 10), (1, 0, 3), (2, 0, 0), (0, 1, 0)):
+        value = float(found(jnp.asarray(places[place]), jnp.array([move])))
+        assert value == pytest.approx((1 + visits) ** -0.5, rel=1e-5)
 
 
-def test_numbers_are_measured_by_their_range_and_far_away_is_new():
+def test_a_team_is_as_new_as_its_agents_are_on_average():
+    """The first agent has taken this action here, the second has not: (1 / sqrt(1 + n) + 1) / 2."""
+    env = WORLD
+    played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 20))
+    found = novelty_of(played)
+    taken = np.asarray(played.mask)
+    state, actions = played.state[:-1][taken], played.actions[taken]
+    row = state[0]
+    here = (state == row).all(-1)
+    each = [[int((here & (actions[:, agent] == a)).sum()) for a in range(4)] for agent in range(2)]
+    for first, second in ((0, 0), (0, 1), (3, 0)):
+        expected = np.mean([(1 + each[0][first]) ** -0.5, (1 + each[1][second]) ** -0.5])
+        value = float(found(jnp.asarray(row), jnp.array([first, second]))) / float(found.weight)
+        assert value == pytest.approx(expected, rel=1e-5)
+
+
+def test_where_states_never_come_back_nothing_is_new():
+    """Of six states, one of the later three had been met: a third of the novelty. Of numbers, none is."""
+    places = np.eye(3, dtype=np.float32)
+    half = novelty_of(episodes_of(spec_of(), places[[0, 0, 0, 1, 0, 2]], [0] * 6))
+    assert float(half.weight) == pytest.approx(1 / 3)
     spec = spec_of(Continuous("metres", 1))
-    near = np.linspace(0.0, 1.0, 50)[:, None].astype(np.float32)
-    metres = novelty_of(spec, episodes_of(spec, near, [0] * 50))
-    millimetres = novelty_of(spec, episodes_of(spec, 1_000 * near + 7, [0] * 50))
-    for place in (0.0, 0.5, 3.0):
-        one = float(metres(jnp.array([place]), jnp.array([0])))
-        other = float(millimetres(jnp.array([1_000 * place + 7]), jnp.array([0])))
-        assert one == pytest.approx(other, rel=1e-3)
-    assert float(metres(jnp.array([3.0]), jnp.array([0]))) > 5 * float(
-        metres(jnp.array([0.5]), jnp.array([0]))
-    )
+    metres = np.linspace(0.0, 1.0, 50)[:, None].astype(np.float32)
+    found = novelty_of(episodes_of(spec, metres, [0] * 50))
+    assert float(found(jnp.array([3.0]), jnp.array([0]))) == 0.0
 
 
-def test_where_there_are_too_many_columns_nothing_is_new():
-    spec = spec_of(Continuous("wide", MOST_COLUMNS))
-    assert novelty_of(spec, episodes_of(spec, np.zeros((5, MOST_COLUMNS), np.float32), [0] * 5)) is None
+def test_steps_that_are_few_have_places_of_their_own():
+    """All pairs of a state of `bridge` with an action, as far as they were met: hardly two share a count."""
+    env = make("bridge")
+    played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 200))
+    taken = np.asarray(played.mask)
+    state, actions = played.state[:-1][taken], played.actions[taken]
+    steps = {
+        (row.tobytes(), agent, action)
+        for row, own in zip(state, actions.tolist(), strict=True)
+        for agent, action in enumerate(own)
+    }
+    visits = np.asarray(novelty_of(played).visits)
+    assert int((visits > 0).sum()) == pytest.approx(len(steps), abs=2)
+    assert int(visits.sum()) == actions.size
 
 
 def test_the_exploration_policy_is_paid_for_what_is_new_as_for_disagreement(monkeypatch):
@@ -86,19 +101,13 @@ def test_the_exploration_policy_is_paid_for_what_is_new_as_for_disagreement(monk
 
     env = Certain(agents=2, horizon=3)
     played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 20))
-    novelty = novelty_of(env.spec, played)
+    novelty = novelty_of(played)
     stacked = jax.tree.map(lambda leaf: leaf[None], (env, novelty))
     explored = exploration_environments(stacked[0], 2.0, "variance", None, stacked[1])
     one = jax.tree.map(lambda leaf: leaf[0], explored)
     state = env.initial(jax.random.key(1))
     actions = jnp.array([0, 0])
+    assert float(novelty.weight) > 0.0
     paid = one.transition(jax.random.key(2), state, actions).reward
     plain = env.transition(jax.random.key(2), state, actions).reward
     assert float(paid - plain) == pytest.approx(2.0 * float(novelty(env.central(state), actions)), rel=1e-5)
-
-
-def test_built_in_environments_are_narrow_enough():
-    for name in ("switch", "bridge", "reference", "foraging"):
-        env = make(name)
-        played = jax.tree.map(np.asarray, rollouts(jax.random.key(0), env, RandomPolicy(), 4))
-        assert novelty_of(env.spec, played) is not None

@@ -53,8 +53,8 @@ class MarcoConfig:
     bonus: BonusName = "variance"
     """How disagreement is measured."""
     novelty: bool = False
-    """Whether r-tilde also has the leverage of a step among the real ones: how new it is, whatever the
-    ensemble thinks of it."""
+    """Whether r-tilde also has how new a step is by the count of real ones, whatever the ensemble thinks of
+    it; where states come back."""
     explorer_steps: int = 100_000
     """Model steps that train the exploration policy after every refit."""
     warm_explorer: bool = True

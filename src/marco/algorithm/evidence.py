@@ -114,11 +114,9 @@ class Evidence:
         view = self.view(samples)
         return [view.for_team(self.env.spec, episodes) for episodes in self.episodes(samples)]
 
-    def novelty(self, samples: int) -> Novelty | None:
+    def novelty(self, samples: int) -> Novelty:
         """How new steps are beside the first `samples`."""
-        spec = self.spec(samples)
-        found = [novelty_of(spec, episodes) for episodes in self.as_learned(samples)]
-        return None if found[0] is None else stack_seeds(found)
+        return stack_seeds([novelty_of(episodes) for episodes in self.as_learned(samples)])
 
     def plans(self, samples: int) -> bool:
         """Whether a planner takes part: it needs the central state as it is, in a model that was learned."""

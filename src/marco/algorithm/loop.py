@@ -42,6 +42,7 @@ from marco.algorithm.limits import (
 from marco.algorithm.offline import train_offline
 from marco.algorithm.planning import (
     evaluate_plans,
+    pays,
     planned_beside,
     planned_collectors,
     planned_on_the_way,
@@ -213,9 +214,10 @@ class Marco(Evidence):
         if not before or not config.team_share or config.collector != "explorer":
             return
         if self.planner_collects(before):
-            plans = planned_on_the_way(state.model, self.episodes(before), config.planning)
+            real = self.episodes(before)
+            plans = planned_on_the_way(state.model, real, config.planning)
             half = before + int(config.team_share * (phase.samples - before))
-            planned = np.where([one is None for one in plans], before, half)
+            planned = np.where([pays(one, own) for one, own in zip(plans, real, strict=True)], half, before)
             yield planned_collectors(self.env.spec, plans, config.epsilon), planned
         if self.trains_teams(before):
             view, spec = self.view(before), self.env.spec

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from marco.algorithm.collect import whole_returns
 from marco.environments.enumeration import padded
 from marco.learners.candidates import Best
 from marco.learners.parallel import evaluate_all, stack_seeds
@@ -43,6 +44,9 @@ UNLIKELY = 0.01
 
 HASTE = 10
 """For a chunk of data the planner searches so many times shorter than for the last team."""
+
+EXACT = 1e-6
+"""Values closer than this are the same."""
 
 NEVER = Event()
 """Somebody always waits."""
@@ -102,13 +106,25 @@ def _few(spec: Spec, episodes: Episode) -> Counts | None:
 
 
 def planned_on_the_way(envs: ModelEnvironment, episodes: Sequence[Episode], effort: int) -> list[Plan | None]:
-    """A plan for every seed to collect by, if one is soon proved to be the best in its tables.
+    """A plan for every seed, if one is soon proved to be the best in its tables.
 
     A search that is cut short in the riddle of `switch` finds a team that never does anything: half of a
     chunk by that teaches nothing, and leads the learners that begin with recorded actions astray.
     """
     found = _plan_all(envs, episodes, effort // HASTE)
     return [one if one is not None and one.optimal else None for one in found]
+
+
+def pays(plan: Plan | None, episodes: Episode) -> bool:
+    """Whether a plan is to earn more than was earned so far, and not by chance: only then it collects.
+
+    As long as no reward was met, the best plan is worth nothing, and to follow it is to look for nothing.
+    """
+    earned = whole_returns(episodes)
+    if plan is None or len(earned) < 2:
+        return False
+    by_chance = 2.0 * earned.std(ddof=1) / np.sqrt(len(earned))
+    return bool(plan.value - earned.mean() > max(by_chance, EXACT))
 
 
 def _plan_all(

@@ -1,57 +1,70 @@
-"""How new a step is: its leverage among the real ones.
+"""How new a step is: by how often each agent has taken its action in that very state.
 
 A model that sees relations predicts what it has never met, and its members agree on it: so they should, for a
-team to be trained in it, but then disagreement no longer leads to where nobody has been. The leverage of a
-step does: x (X'X + 1)^-1 x, with the real steps as the rows of X, is 1 for a place that was never entered or
-an action that was never taken, and about one over the visits for others. It asks for no training.
+team to be trained in it, but then disagreement no longer leads to where nobody has been. Counts do: a step is
+worth 1 over the root of one plus the visits, the mean over agents. It asks for no training.
+
+Counts mean something only where states come back. So all of it is weighted by how often they do: by the share
+of the later half of the real steps whose state the earlier half had met. Where every state is another one, as
+where it has numbers, that is 0, and nothing is gained by calling everything new.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt32
 
-from marco.model.inputs import Inputs
-from marco.types import Episode, Spec
+from marco.types import Episode
 
-MOST_COLUMNS = 500
-"""The cost of a step grows with the square of the columns: where there are more, nothing is new."""
+PLACES = 2**18
+"""Of the table of counts: two steps that share a place are counted as one."""
 
 
 class Novelty(eqx.Module):
-    """Leverage among the steps of real episodes."""
+    """The counts of real steps, at the place of their hash."""
 
-    low: Float[Array, " C"]
-    scale: Float[Array, " C"]
-    """By which columns are shifted and scaled: numbers to their range in the data, classes not at all."""
-    inverse: Float[Array, "C+1 C+1"]
-    inputs: Inputs = eqx.field(static=True)
+    visits: Int[Array, " places"]
+    weight: Float[Array, ""]
+    """How often states come back."""
 
     def __call__(self, s: Float[Array, " S"], a: Int[Array, " N"]) -> Float[Array, ""]:
         """How new it is to take these actions in this state."""
-        x = _row(self.inputs.before_step(s, a), self.low, self.scale)
-        return x @ self.inverse @ x
+        visits = self.visits[_places(s, a)]
+        return self.weight * jnp.mean(jax.lax.rsqrt(1.0 + visits))
 
 
-def novelty_of(spec: Spec, episodes: Episode) -> Novelty | None:
-    """The novelty of steps beside those of real episodes (axes T B); None if there are too many columns."""
-    inputs = Inputs(spec, distances=False, relations=False)
-    numbers = np.array(inputs.numeric("dynamics"))
-    if len(numbers) > MOST_COLUMNS:
-        return None
-    taken = np.asarray(episodes.mask)
-    state, actions = np.asarray(episodes.state)[:-1][taken], np.asarray(episodes.actions)[taken]
-    rows = np.asarray(inputs.before_step(jnp.asarray(state), jnp.asarray(actions)))
-    low, high = rows.min(0), rows.max(0)
-    low = np.where(numbers, low, 0.0).astype(np.float32)
-    scale = np.where(numbers & (high > low), 1.0 / np.maximum(high - low, 1e-9), 1.0).astype(np.float32)
-    x = np.asarray(_row(jnp.asarray(rows), jnp.asarray(low), jnp.asarray(scale)), float)
-    inverse = np.linalg.inv(x.T @ x + np.eye(x.shape[1]))
-    return Novelty(jnp.asarray(low), jnp.asarray(scale), jnp.asarray(inverse, jnp.float32), inputs)
+def novelty_of(episodes: Episode) -> Novelty:
+    """The novelty of steps beside those of real episodes (axes T B), which are in their order."""
+    taken = np.asarray(episodes.mask).T  # B T: one episode after the other
+    state, actions = (np.asarray(leaf).swapaxes(0, 1) for leaf in (episodes.state[:-1], episodes.actions))
+    places = _all_places(jnp.asarray(state[taken]), jnp.asarray(actions[taken]))
+    visits = np.bincount(np.asarray(places).ravel(), minlength=PLACES).astype(np.int32)
+    return Novelty(jnp.asarray(visits), jnp.float32(_return_rate(state[taken])))
 
 
-def _row(
-    x: Float[Array, "*batch C"], low: Float[Array, " C"], scale: Float[Array, " C"]
-) -> Float[Array, "*batch C+1"]:
-    ones = jnp.ones((*x.shape[:-1], 1))
-    return jnp.concatenate([(x - low) * scale, ones], axis=-1)
+def _return_rate(states: Float[np.ndarray, "rows S"]) -> float:
+    """The share of the later half of some states that are among the earlier half."""
+    half = len(states) // 2
+    if not half:
+        return 0.0
+    known = {row.tobytes() for row in states[:half]}
+    return float(np.mean([row.tobytes() in known for row in states[half:]]))
+
+
+def _places(s: Float[Array, " S"], a: Int[Array, " N"]) -> UInt32[Array, " N"]:
+    """Where each agent's action in a state is counted."""
+    bits = jax.lax.bitcast_convert_type(s.astype(jnp.float32) + 0.0, jnp.uint32)
+    of_state = jnp.sum(_mixed(bits + _mixed(jnp.arange(1, bits.shape[0] + 1, dtype=jnp.uint32))))
+    agents = jnp.arange(1, a.shape[0] + 1, dtype=jnp.uint32)
+    return _mixed(of_state ^ _mixed(agents * jnp.uint32(0x10001) + a.astype(jnp.uint32))) % PLACES
+
+
+_all_places = jax.jit(jax.vmap(_places))
+
+
+def _mixed(x: UInt32[Array, "*any"]) -> UInt32[Array, "*any"]:
+    """Bits that depend on all bits of x: the finaliser of MurmurHash3."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        x = (x ^ (x >> shift)) * jnp.uint32(factor)
+    return x ^ (x >> 16)
