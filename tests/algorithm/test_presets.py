@@ -48,6 +48,17 @@ def test_where_episodes_are_long_or_states_have_numbers_policy_gradients_take_pa
     assert (config.team.mixer, config.team_steps, config.team_share) == ("vdn", 50_000, 0.5)
 
 
+def test_the_exploration_policy_has_as_many_updates_in_long_episodes_as_in_short_ones():
+    """Of 16 episodes or, where they are long, 8; random actions become rare in a fifth of it."""
+    for name, most in (("switch", 16 * 6), ("bridge", 16 * 9), ("reference", 8 * 25), ("foraging", 8 * 50)):
+        config = MarcoConfig.preset("default", make(name).spec)
+        assert config.explorer_steps == 400 * most
+        assert config.explorer.episodes_per_update * make(name).spec.horizon == most
+        assert config.explorer.epsilon_anneal_steps == 80 * most
+    endless = MarcoConfig.preset("default", make("switch", horizon=1_000).spec)
+    assert endless.explorer_steps == 400_000
+
+
 @pytest.mark.parametrize(("learner", "tenths"), [("iql", 3), ("qmix", 3), ("vdn", 1)])
 def test_a_learner_chosen_by_name_is_that_of_all_teams(learner, tenths):
     config = MarcoConfig.preset("default", SWITCH, learner=learner, final_updates=1_000)
