@@ -26,6 +26,7 @@ from marco.model.views import View, ViewedPolicy
 from marco.policies.base import EpsilonGreedy, Policy, RandomPolicy
 from marco.rollout import play, rollout
 from marco.simulators.pool import Simulators, Task
+from marco.trees import row_of
 from marco.types import Episode, Spec
 
 BROKEN = 0.25
@@ -104,7 +105,7 @@ def collect_missing(
         # Batches are of one shape, so that they are compiled once; what was not to be played is not kept.
         dataset.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:, :, limits.any(0)], played))
         return
-    only, limit = jax.tree.map(lambda leaf: leaf[0], policies), int(missing[0])
+    only, limit = row_of(policies, 0), int(missing[0])
     with during(f"episode {dataset.begun + 1} of the run"), dataset.recording(limit) as record:
         play(keys[0], env, only, limit, record)
 
@@ -117,7 +118,7 @@ def collect_side_by_side(
     `key_of` gives the key of an episode by its place. An episode whose simulator fails is played again from
     its start, in its place; what had been played of it is kept apart.
     """
-    only = jax.tree.map(lambda leaf: leaf[0], policies)
+    only = row_of(policies, 0)
 
     def next_task() -> Task | None:
         if (found := dataset.next_episode(total)) is None:

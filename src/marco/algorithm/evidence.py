@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
@@ -19,7 +18,7 @@ from marco.algorithm.state import Stream
 from marco.data.dataset import Dataset
 from marco.environments.base import Environment, HostWorld, has_joint_state, known_of
 from marco.learners.candidates import Best
-from marco.learners.parallel import spread, stack_seeds
+from marco.learners.parallel import stack_seeds
 from marco.learners.restarts import best_like
 from marco.model.fit import ModelPlan
 from marco.model.inputs import ComponentName
@@ -171,7 +170,7 @@ class Evidence:
 
     def keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:
         """A key per seed for one use."""
-        return spread(jnp.stack([stream_key(seed, iteration, stream) for seed in self.seeds]))
+        return stack_seeds([stream_key(seed, iteration, stream) for seed in self.seeds])
 
     def _reached(self, samples: int) -> list[int]:
         """The fits up to so many samples."""

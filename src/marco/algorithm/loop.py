@@ -69,6 +69,7 @@ from marco.learners.restarts import (
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 from marco.simulators.pool import Simulators
+from marco.trees import squeezed
 from marco.types import Spec
 from marco.units import Units
 
@@ -389,7 +390,7 @@ class Marco(Evidence):
 
     def _fresh(self, keys: Key[Array, " S"], learner: Any, spec: Spec) -> TrainingState:
         states = init_all(keys[:, None], learner, spec)
-        return jax.tree.map(lambda leaf: leaf[:, 0], states)
+        return squeezed(states)
 
 
 def _event(phase: Phase, metrics: dict[str, list[Any]], progress: float = 1.0) -> Event:

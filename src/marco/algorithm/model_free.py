@@ -25,6 +25,7 @@ from marco.learners.parallel import (
 from marco.learners.q_learning import QLearner
 from marco.learners.training import TrainingState, train_in_host
 from marco.policies.base import Policy
+from marco.trees import row_of, stacked
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ModelFree:
     def run(self) -> Iterator[tuple[Event, list[Policy]]]:
         """Train; yield an evaluation and the greedy team of every seed, now and then."""
         self.check()
-        keys = spread(jnp.stack([jax.random.key(seed) for seed in self.seeds]))
+        keys = spread(stacked([jax.random.key(seed) for seed in self.seeds]))
         keys_init, keys_train, keys_test = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
         config = self.config
         state = init_all(keys_init[:, None], config.learner, self.env.spec)
@@ -129,7 +130,7 @@ class ModelFree:
         if isinstance(self.env, Environment):
             envs = stack_seeds([self.env] * len(self.seeds))
             return train_all(keys[:, None], state, envs, learner, updates)
-        only = jax.tree.map(lambda leaf: leaf[0, 0], state)
+        only = row_of(row_of(state, 0), 0)
         only, metrics = train_in_host(keys[0], self.env, learner, only, updates)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], (only, metrics))
 

@@ -12,6 +12,7 @@ from marco.learners.base import Learner
 from marco.learners.candidates import Best
 from marco.learners.parallel import greedy_all, init_all, stack_seeds, train_seeds_on, with_units
 from marco.model.rows import pad_rows
+from marco.trees import repeated, squeezed
 from marco.types import Episode, Spec
 from marco.units import Units
 
@@ -27,10 +28,10 @@ def train_offline(
     """A team of every seed, trained on its recorded episodes (axes T B)."""
     drawn = jax.vmap(jax.random.split)(keys)
     states = with_units(learner, init_all(drawn[:, :1], learner, spec), units)
-    alone = jax.tree.map(lambda leaf: leaf[:, 0], states)
+    alone = squeezed(states)
     trained = train_seeds_on(drawn[:, 1], recorded(episodes), learner, alone, updates)
-    policy = greedy_all(learner, jax.tree.map(lambda leaf: leaf[:, None], trained))
-    return Best(jax.tree.map(lambda leaf: leaf[:, 0], policy), jnp.zeros(len(episodes)))
+    policy = squeezed(greedy_all(learner, repeated(trained)))
+    return Best(policy, jnp.zeros(len(episodes)))
 
 
 def offline_like(keys: Key[Array, " S"], learner: Learner, spec: Spec) -> Best:
@@ -38,7 +39,7 @@ def offline_like(keys: Key[Array, " S"], learner: Learner, spec: Spec) -> Best:
 
     def shapes() -> Best:
         policy = greedy_all(learner, init_all(keys[:, None], learner, spec))
-        return Best(jax.tree.map(lambda leaf: leaf[:, 0], policy), jnp.zeros(len(keys)))
+        return Best(squeezed(policy), jnp.zeros(len(keys)))
 
     return jax.eval_shape(shapes)
 

@@ -22,6 +22,7 @@ from marco.algorithm.state import MarcoState
 from marco.algorithm.trial import acting_for_real
 from marco.checks import cores
 from marco.environments.base import Environment
+from marco.trees import like
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def _rehearsals(
     rehearsed = replace(marco, config=little)
     # Traced here: two threads must not trace the fit, which is about to begin, at once.
     shapes, _ = marco.model_like(event.samples)
-    blank = state._replace(model=jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+    blank = state._replace(model=like(shapes))
     rehearsals: dict[PhaseName, Future[None]] = {}
     for phase in phases(config):
         if phase.name == "fit" or phase.name in rehearsals or phase == next(phases(config)):

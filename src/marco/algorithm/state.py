@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import jax
 from jaxtyping import Array, Float
 
 from marco.algorithm.config import MarcoConfig
@@ -13,6 +12,7 @@ from marco.algorithm.fit import fit_warnings
 from marco.learners.candidates import Best, ImaginedReturn, imagined_return, winning_policy
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
+from marco.trees import row_of
 
 
 class Stream(IntEnum):
@@ -62,4 +62,4 @@ class MarcoState(NamedTuple):
         """The team of one seed: the best in the last model, or the one trained so far."""
         if self.best:
             return winning_policy(self.best, index)
-        return config.team.greedy(jax.tree.map(lambda leaf: leaf[index], self.team.learner))
+        return config.team.greedy(row_of(self.team.learner, index))

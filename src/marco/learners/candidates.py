@@ -56,7 +56,7 @@ def winning_policy(best: tuple[Best, ...], seed: int) -> Policy:
     """The best team of one seed (by its index)."""
     one = best[int(winner(best)[seed])]
     # Gathered to one device: evaluation is small, and runs where the host can look at it.
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[seed])), one.policy)
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[seed]), one.policy)
 
 
 class Imagined(NamedTuple):

@@ -24,6 +24,7 @@ from marco.learners.base import Learner, Metrics, TakesUnits
 from marco.learners.training import TrainingState, init, train, train_on, train_until
 from marco.policies.base import Policy
 from marco.rollout import rollouts_by_member
+from marco.trees import stacked
 from marco.types import Spec
 from marco.units import Units
 
@@ -56,7 +57,7 @@ def spread(tree: Tree) -> Tree:
 
 def stack_seeds(trees: Sequence[Any]) -> Any:
     """Stack one tree per seed along a new first axis, spread over the devices."""
-    return spread(jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees))
+    return spread(stacked(trees))
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:

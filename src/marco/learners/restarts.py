@@ -42,6 +42,7 @@ from marco.learners.parallel import (
 from marco.learners.training import TrainingState
 from marco.policies.base import Policy
 from marco.rollout import num_members
+from marco.trees import repeated
 from marco.types import Spec
 from marco.units import Units
 
@@ -215,7 +216,7 @@ def _contenders(
         own = keys.of(part.members)
         state = init_all(own.init, part.learner, spec)
         if continued is not None:
-            state = jax.tree.map(lambda leaf: leaf[:, None], continued)
+            state = repeated(continued)
         if units is not None:
             state = with_units(part.learner, state, units)
         samples = np.asarray(state.samples).sum(-1)
@@ -275,16 +276,16 @@ def evaluate_again(
     calls = []
     for part in parts:  # of the same shapes as in the race: nothing is compiled again
         policy = best[kinds.index(part.learner)].policy
-        calls.append((keys.of(part.members).again, _repeated(policy, len(part.members)), model))
+        calls.append((keys.of(part.members).again, repeated(policy, len(part.members)), model))
     for one in best[len(kinds) :]:
-        calls.append((keys.again[:, :1], _repeated(one.policy, 1), model))
+        calls.append((keys.again[:, :1], repeated(one.policy), model))
     whose = [*(kinds.index(part.learner) for part in parts), *range(len(kinds), len(best))]
     found = side_by_side(_call(evaluate_all), calls)
 
     def mean_of(name: str) -> Float[Array, "C S ..."]:
         each = [np.asarray(getattr(value, name)) for value in found]
         of = [[one for who, one in zip(whose, each, strict=True) if who == i] for i in range(len(best))]
-        return jnp.stack([jnp.concatenate(values, 1).mean(1) for values in of])
+        return jnp.asarray(np.stack([np.concatenate(values, 1).mean(1) for values in of]))
 
     there = np.isfinite(np.stack([np.asarray(one.value) for one in best]))
     by_member = jnp.where(there[..., None], mean_of("by_member"), -jnp.inf)
@@ -334,10 +335,6 @@ def _run(function: Any, calls: list[Any], kinds: Sequence[Learner], compile_firs
         ones = dict(zip(kinds, calls, strict=True))
         side_by_side(lambda call: function.lower(*call).compile() and None, list(ones.values()))
     return side_by_side(_call(function), calls)
-
-
-def _repeated(policy: Policy, count: int) -> Policy:
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], count, axis=1), policy)
 
 
 def _call(function: Any) -> Callable[[Any], Any]:

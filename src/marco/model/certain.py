@@ -5,16 +5,15 @@ environments have such features. Each saves a network in every fit and in every 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from marco.model.frames import present
 from marco.model.likelihoods import Layout
 from marco.model.rows import Data
-from marco.types import Feature, Spec, concatenate_observations, total_width
+from marco.types import Feature, Spec, total_width
 
 LEAST_ROWS = 100
 """From fewer nothing is certain."""
@@ -40,16 +39,19 @@ def certain(spec: Spec, seeds: Sequence[Data]) -> Certain:
 def _of_one(spec: Spec, data: Data) -> tuple[Bool[np.ndarray, " F"], Bool[np.ndarray, " G"]]:
     observed = tuple(feature for agent in spec.agents for feature in agent.observation)
     steps, timesteps = int(data.num_steps), int(data.num_timesteps)
-    now = _classes(present(spec), data.steps.state[:steps])
-    then = _classes(present(spec), data.steps.next_state[:steps])
-    shown = _classes(observed, concatenate_observations(spec, data.timesteps.observation[:timesteps]))
-    state = _classes(spec.state, data.timesteps.state[:timesteps])
-    copies = [any((seen == own).all() for own in state.T) for seen in shown.T]
+    now = _classes(present(spec), np.asarray(data.steps.state)[:steps])
+    then = _classes(present(spec), np.asarray(data.steps.next_state)[:steps])
+    seen = np.asarray(data.timesteps.observation)[:timesteps]
+    every = [seen[:, i, : agent.observation_width] for i, agent in enumerate(spec.agents)]
+    shown = _classes(observed, np.concatenate(every, -1))
+    state = _classes(spec.state, np.asarray(data.timesteps.state)[:timesteps])
+    copies = [any((one == own).all() for own in state.T) for one in shown.T]
     enough = steps >= LEAST_ROWS
     return (now == then).all(0) & enough, np.array(copies, bool) & enough
 
 
-def _classes(features: tuple[Feature, ...], rows: Any) -> Int[np.ndarray, "rows F"]:
+def _classes(
+    features: tuple[Feature, ...], rows: Float[np.ndarray, "rows columns"]
+) -> Int[np.ndarray, "rows F"]:
     """The classes of the features that rows begin with."""
-    shown = jnp.asarray(rows)[:, : total_width(features)]
-    return np.asarray(Layout(features).class_numbers(shown)).astype(int)
+    return Layout(features).classes_of(rows[:, : total_width(features)])

@@ -148,6 +148,11 @@ class Layout:
         weight, shift = self._class_map
         return jnp.round(jnp.matmul(row, weight, precision="highest") + shift)
 
+    def classes_of(self, rows: Float[np.ndarray, "rows dimensions"]) -> Int[np.ndarray, "rows F"]:
+        """`class_numbers` of rows on the host, of which there are as many as there are."""
+        weight, shift = self._class_map
+        return np.rint(rows @ weight + shift).astype(int)
+
     def near(self, x: Float[Array, " in"]) -> Bool[Array, "F near K"] | None:
         """Which class is how far from the present, or copied, one, from -REACH to REACH; None without one."""
         if not ((self.changes or self.copied) and self.categorical):

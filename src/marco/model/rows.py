@@ -98,7 +98,7 @@ def reward_values(rewards: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " R"
 def pad_rows(rows: np.ndarray, capacity: int) -> Array:
     """Rows with zeros after them, up to a capacity: the shape stays the same as data grow."""
     padding = np.zeros((capacity - len(rows), *rows.shape[1:]), rows.dtype)
-    return jnp.asarray(np.concatenate([rows, padding]))
+    return jax.device_put(np.concatenate([rows, padding]))
 
 
 def _check_finite(spec: Spec, episode: Episode) -> None:

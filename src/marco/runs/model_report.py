@@ -2,11 +2,10 @@
 
 from itertools import islice
 
-import jax
-
 from marco.algorithm.loop import phases
 from marco.model.report.summary import ModelReport, report_environment
 from marco.runs.run import Run
+from marco.trees import row_of
 
 
 def run_model_report(run: Run, seed: int) -> ModelReport:
@@ -19,7 +18,7 @@ def run_model_report(run: Run, seed: int) -> ModelReport:
         raise ValueError(f"{run.folder} has no model yet: its first fit is not finished.")
     *_, phase = islice(phases(marco.config, marco.ended_early), marco.journal.latest)
     state, index = marco.restore(), run.config.seeds.index(seed)
-    model, fits = jax.tree.map(lambda leaf: leaf[index], (state.model, state.fits))
+    model, fits = row_of((state.model, state.fits), index)
     fitted = min(phase.samples, marco.config.schedule[-1])  # the trial comes after the last fit
     data = marco.plan(fitted).gather(run.dataset.episodes(index, fitted), marco.config.samples)
     return report_environment(model, fits, data, run.env)
