@@ -8,8 +8,7 @@ better in the model than those that were trained there.
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count as counter
-from math import inf, prod
+from math import prod
 from threading import Event
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from marco.algorithm.collect import whole_returns
+from marco.checks import cores
 from marco.environments.enumeration import padded
 from marco.learners.candidates import Best
 from marco.learners.parallel import evaluate_all, stack_seeds
@@ -27,10 +27,10 @@ from marco.model.components import Component, Known, Model
 from marco.model.environment import ModelEnvironment
 from marco.policies.base import EpsilonGreedy, Policy
 from marco.policies.controller import FAR, ControllerPolicy
+from marco.tabular.apart import NEVER, solve_apart
 from marco.tabular.estimate import Counts, Prior, count, estimate
 from marco.tabular.policies import Team
-from marco.tabular.problem import Dynamics
-from marco.tabular.solver import Limits, Solution, solve
+from marco.trees import repeated, row_of
 from marco.types import Episode, Spec
 
 NODES, OBSERVATIONS, HORIZON = 128, 32, 40
@@ -47,9 +47,6 @@ HASTE = 10
 
 EXACT = 1e-6
 """Values closer than this are the same."""
-
-NEVER = Event()
-"""Somebody always waits."""
 
 
 class Plan(NamedTuple):
@@ -87,9 +84,10 @@ def plan(model: Model, episodes: Episode, effort: int, left: Event = NEVER) -> P
     counts = _few(spec, episodes)
     if counts is None:
         return None
-    found = _solve(estimate(counts, predictions(model, counts)), spec.horizon + 1, effort, left)
-    policy = _policy(spec, counts, found.team)
-    return None if policy is None else Plan(policy, found.lower, found.optimal)
+    dynamics = estimate(counts, predictions(model, counts))
+    found = solve_apart(dynamics, spec.horizon + 1, effort, left)
+    policy = None if found is None else _policy(spec, counts, found.team)
+    return None if found is None or policy is None else Plan(policy, found.lower, found.optimal)
 
 
 def few_enough(spec: Spec, episodes: Sequence[Episode]) -> bool:
@@ -130,9 +128,12 @@ def pays(plan: Plan | None, episodes: Episode) -> bool:
 def _plan_all(
     envs: ModelEnvironment, episodes: Sequence[Episode], effort: int, left: Event = NEVER
 ) -> list[Plan | None]:
-    models = [jax.tree.map(lambda leaf, i=i: leaf[i], envs).models[0] for i in range(len(episodes))]
-    pairs = zip(models, episodes, strict=True)
-    return [None if left.is_set() else plan(model, real, effort, left) for model, real in pairs]
+    def one(index: int) -> Plan | None:
+        model = row_of(envs, index).models[0]
+        return None if left.is_set() else plan(model, episodes[index], effort, left)
+
+    with ThreadPoolExecutor(max(1, min(len(episodes), cores()))) as threads:
+        return list(threads.map(one, range(len(episodes))))
 
 
 @contextmanager
@@ -157,8 +158,7 @@ def planned_collectors(spec: Spec, plans: Sequence[Plan | None], epsilon: float)
 def evaluate_plans(keys: RestartKeys, envs: ModelEnvironment, plans: Sequence[Plan | None]) -> Best:
     """The planned teams and their values in the models: minus infinity where there is none."""
     policy = stack_seeds([no_plan(envs.spec) if one is None else one.policy for one in plans])
-    each = jax.tree.map(lambda leaf: leaf[:, None], policy)
-    value = np.asarray(evaluate_all(keys.evaluate[:, :1], each, envs).mean)[:, 0]
+    value = np.asarray(evaluate_all(keys.evaluate[:, :1], repeated(policy), envs).mean)[:, 0]
     return Best(policy, jnp.where(np.array([one is not None for one in plans]), value, -jnp.inf))
 
 
@@ -169,13 +169,6 @@ def planned_like(spec: Spec, seeds: int) -> Best:
         return Best(jax.vmap(lambda _: no_plan(spec))(jnp.arange(seeds)), jnp.zeros(seeds))
 
     return jax.eval_shape(shapes)
-
-
-def _solve(dynamics: Dynamics, horizon: int, effort: int, left: Event) -> Solution:
-    """By a clock that counts how often it is looked at: the same team on every machine."""
-    ticks = counter()
-    clock = lambda: inf if left.is_set() else float(next(ticks))  # noqa: E731
-    return solve(dynamics, horizon, Limits(float(effort), clock=clock))
 
 
 def predictions(model: Model, counts: Counts) -> Prior:

@@ -1,19 +1,15 @@
 """A simulator in a process of this machine, asked over a pair of sockets."""
 
-import os
 import signal
-import socket
 import subprocess
-import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from threading import Thread
-from time import sleep
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from marco.jobs.fresh import FreshProcess, end_with_driver
 from marco.simulators.worker import (
     PATIENCE,
     START,
@@ -25,27 +21,14 @@ from marco.simulators.worker import (
 )
 from marco.types import Spec, TimeStep
 
-WATCH = 1.0
-"""Seconds between two looks at whether the driver is still there."""
-
 
 class ProcessWorker:
     """A `Worker` that is a fresh process: it has neither the driver's memory nor its threads."""
 
     def __init__(self, spec: Spec, recipe: Recipe, step_timeout: float | None) -> None:
         self.spec, self._timeout = spec, step_timeout
-        ours, theirs = socket.socketpair()
-        # -P, since the working folder is looked into only for what the user names there. A session of its
-        # own, since Ctrl-C is for the driver, which ends the simulators when it has no more need of them.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"import marco.simulators.process as p; p.serve({theirs.fileno()})"],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            env=_surroundings(),
-            start_new_session=True,
-        )
-        theirs.close()
-        self._line = Connection(ours.detach())
+        self._fresh = FreshProcess("marco.simulators.process")
+        self._process, self._line = self._fresh.process, self._fresh.line
         self._hangs = False
         try:
             self._ask(("make", recipe))
@@ -71,9 +54,7 @@ class ProcessWorker:
                 self._ask(None)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._fresh.kill()
 
     def _ask(self, question: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the answer, or none, tells what happened
@@ -102,24 +83,11 @@ class ProcessWorker:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with the status {code}"
 
 
-def _surroundings() -> dict[str, str]:
-    """The variables of a simulator's process: it finds the same modules, and leaves accelerators alone."""
-    path = os.pathsep.join(one for one in sys.path if one)
-    return {"JAX_PLATFORMS": "cpu", **os.environ, "PYTHONPATH": path}
-
-
 def serve(line: int) -> None:
     """The life of a simulator's process: answer what is asked, and end with the driver."""
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_driver()
     driver, simulator = Connection(line), Simulator()
     with suppress(EOFError, ConnectionError):
         while (question := driver.recv()) is not None:
             driver.send_bytes(simulator.ask(*question))
     simulator.close()
-
-
-def _end_with(driver: int) -> None:
-    """A simulator that is busy does not notice that nobody waits for it."""
-    while os.getppid() == driver:
-        sleep(WATCH)
-    os.killpg(0, signal.SIGKILL)
