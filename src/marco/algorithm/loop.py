@@ -51,6 +51,7 @@ from marco.algorithm.state import MarcoState, Stream
 from marco.algorithm.trial import Trial, candidate_names
 from marco.learners.candidates import Best, chosen_by, winner, winning_value
 from marco.learners.parallel import (
+    beside,
     check_memory,
     check_seeds_of,
     clear_replay,
@@ -117,7 +118,7 @@ class Marco(Evidence):
         check_memory_of_state(self.config, self.env)
         check_known(self.plan(), self.known)
         spec = self.spec(0)
-        check_memory(self.config.final_learners, spec, len(self.seeds))
+        check_memory((*self.config.final_learners, *self.config.offline), spec, len(self.seeds))
         check_memory((self.config.explorer,), exploration_spec(spec), len(self.seeds))
         self.descriptions.check(self.env.spec)
         check_data_and_model(self.plan(), self.config, len(self.seeds))
@@ -294,7 +295,10 @@ class Marco(Evidence):
         spec = self.spec(phase.samples)
         continued = None if config.candidates else clear_replay(config.team, state.team, spec)
         envs, units = self._demonstrated(phase, state.model), self.units(phase.samples)
-        with self._planning(phase, state.model) as plans:
+        with (
+            self._planning(phase, state.model) as plans,
+            beside(self._train_offline, phase, units) as offline,
+        ):
             for standing in race(
                 keys, envs, state.model, learners, config.final_updates, continued, units, self.floor
             ):
@@ -308,17 +312,20 @@ class Marco(Evidence):
                 planned = evaluate_plans(keys, state.model, plans.result())
                 state = state._replace(best=(*state.best, planned))
                 metrics["planned_return"] = [v if np.isfinite(v) else None for v in planned.value.tolist()]
-        state = state._replace(best=(*state.best, *self._trained_offline(phase, units)))
+            state = state._replace(best=(*state.best, *offline.result()))
         imagined = evaluate_again(keys, state.model, learners, state.best)
         state = state._replace(imagined=imagined, best=chosen_by(state.best, imagined.cautious))
         yield _event(phase, metrics | {"imagined_return": state.imagined_return.mean.tolist()}), state
 
-    def _trained_offline(self, phase: Phase, units: Units) -> Iterator[Best]:
+    def _train_offline(self, phase: Phase, units: Units) -> tuple[Best, ...]:
         """Teams that never saw the model."""
-        config, real = self.config, self.as_learned(phase.samples)
-        for number, learner in enumerate(config.offline):
-            keys = self.keys(number, Stream.OFFLINE)
-            yield train_offline(keys, learner, self.spec(phase.samples), real, units, config.offline_updates)
+        config, spec, real = self.config, self.spec(phase.samples), self.as_learned(phase.samples)
+        return tuple(
+            train_offline(
+                self.keys(number, Stream.OFFLINE), learner, spec, real, units, config.offline_updates
+            )
+            for number, learner in enumerate(config.offline)
+        )
 
     def try_candidates(self, phase: Phase, state: MarcoState) -> Events:
         """Let the candidates play for real; the team that is expected to earn most is kept."""

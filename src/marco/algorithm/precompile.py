@@ -18,11 +18,16 @@ from marco.algorithm.config import Collector
 from marco.algorithm.events import Event, PhaseName
 from marco.algorithm.loop import Events, Marco, phases
 from marco.algorithm.planning import planned_collectors
-from marco.algorithm.state import MarcoState
+from marco.algorithm.state import MarcoState, Stream
 from marco.algorithm.trial import acting_for_real
 from marco.checks import cores
 from marco.environments.base import Environment
-from marco.trees import like
+from marco.learners.parallel import evaluate_all
+from marco.learners.restarts import distinct, restart_keys
+from marco.trees import like, repeated
+
+Rehearsals = dict[PhaseName, list[Future[None]]]
+"""What is compiled for each phase."""
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def compiled_ahead(marco: Marco) -> Iterator[Events]:
 
 
 def _run(marco: Marco, threads: ThreadPoolExecutor) -> Events:
-    rehearsals: dict[PhaseName, Future[None]] = {}
+    rehearsals: Rehearsals = {}
     for event, state in marco.run():
         yield event, state
         if event.progress > 0.0:
@@ -44,12 +49,10 @@ def _run(marco: Marco, threads: ThreadPoolExecutor) -> Events:
         if event.phase == "fit" and event.iteration == 0:  # about to begin
             rehearsals = _rehearsals(marco, threads, event, state)
         if event.phase in rehearsals:  # else it would be compiled twice
-            wait([rehearsals[event.phase]])
+            wait(rehearsals[event.phase])
 
 
-def _rehearsals(
-    marco: Marco, threads: ThreadPoolExecutor, event: Event, state: MarcoState
-) -> dict[PhaseName, Future[None]]:
+def _rehearsals(marco: Marco, threads: ThreadPoolExecutor, event: Event, state: MarcoState) -> Rehearsals:
     """The phases after the first fit, in their order."""
     config = marco.config
     little = replace(
@@ -58,22 +61,25 @@ def _rehearsals(
         team_steps=min(1, config.team_steps),
         final_updates=1,
         planning=min(1, config.planning),
+        offline=(),  # as many episodes as there will be are not known yet
     )
     rehearsed = replace(marco, config=little)
     # Traced here: two threads must not trace the fit, which is about to begin, at once.
     shapes, _ = marco.model_like(event.samples)
     blank = state._replace(model=like(shapes))
-    rehearsals: dict[PhaseName, Future[None]] = {}
+    rehearsals: Rehearsals = {}
     for phase in phases(config):
         if phase.name == "fit" or phase.name in rehearsals or phase == next(phases(config)):
             continue
         if phase.name == "collect":
-            rehearsals["collect"] = threads.submit(_rehearse_collection, rehearsed, blank)
+            rehearsals["collect"] = [threads.submit(_rehearse_collection, rehearsed, blank)]
         elif phase.name == "trial":
-            rehearsals["trial"] = threads.submit(_rehearse_trial, rehearsed, event.samples)
+            rehearsals["trial"] = [threads.submit(_rehearse_trial, marco, event.samples)]
         else:
             lines = rehearsed.do(phase._replace(iteration=0, samples=event.samples), blank)
-            rehearsals[phase.name] = threads.submit(_rehearse, lines)
+            rehearsals[phase.name] = [threads.submit(_rehearse, lines)]
+            if phase.name == "final":
+                rehearsals["final"].append(threads.submit(_rehearse_values, marco, event.samples, blank))
     return rehearsals
 
 
@@ -99,6 +105,13 @@ def _rehearse_trial(marco: Marco, samples: int) -> None:
         for one in marco.best_like(samples):
             acting = jax.eval_shape(acting_for_real, one.policy)
             compile_collection(marco.env, marco.config, acting, len(marco.seeds))
+
+
+def _rehearse_values(marco: Marco, samples: int, blank: MarcoState) -> None:
+    """The candidates that do not race are evaluated at its end."""
+    keys = restart_keys(marco.keys(0, Stream.FINAL), 1)
+    for one in marco.best_like(samples)[len(distinct(marco.config.final_learners)) :]:
+        evaluate_all.lower(keys.again, repeated(like(one.policy)), blank.model).compile()
 
 
 def _rehearse(phase: Events) -> None:

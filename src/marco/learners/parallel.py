@@ -5,8 +5,9 @@ CPU, whose cores one program does not fill, programs run side by side in threads
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -116,7 +117,7 @@ def train_seeds_until(
     return each(one)(keys, envs, states, targets)
 
 
-@partial(program, static_argnames="learner")
+@partial(program_of_one_core, static_argnames="learner")
 def train_seeds_on(
     keys: Key[Array, " S"],
     recorded: Buffer,
@@ -188,6 +189,13 @@ def side_by_side(function: Callable[[Item], Any], items: Sequence[Item]) -> list
     """Apply a function of compiled programs to every item, with as many threads as there are cores."""
     with ThreadPoolExecutor(max(1, min(len(items), cores()))) as threads:
         return list(threads.map(lambda item: jax.block_until_ready(function(item)), items))
+
+
+@contextmanager
+def beside(function: Callable[..., Item], *arguments: Any) -> Iterator[Future[Item]]:
+    """Call a function in a thread while something else goes on; it has ended when this is left."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(function, *arguments)
 
 
 def bytes_per_training(learner: Learner, spec: Spec) -> int:

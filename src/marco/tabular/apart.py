@@ -47,7 +47,7 @@ def solve_apart(dynamics: Dynamics, horizon: int, effort: int, left: Event = NEV
                 if left.is_set():
                     planner.kill()
                     return None
-            return planner.line.recv()  # type: ignore[no-any-return]
+            return planner.line.recv()
     return None if left.is_set() else solve_by_effort(dynamics, horizon, effort, left.is_set)
 
 
