@@ -9,7 +9,7 @@ import numpy as np
 from helpers.small import SETTINGS
 from helpers.toys import small
 from marco.environments.foraging import Foraging
-from marco.model.certain import LEAST_ROWS, Certain, certain
+from marco.model.certain import LEAST_OTHERS, LEAST_ROWS, Certain, certain
 from marco.model.config import FitConfig
 from marco.model.early_stopping import Examples, fit_ensemble
 from marco.model.fit import ModelPlan, fit_model
@@ -129,6 +129,18 @@ def test_one_exception_is_enough():
     assert 6 not in certain(env.spec, [data, data._replace(steps=eaten)]).dynamics
     few = data._replace(num_steps=jnp.int32(LEAST_ROWS - 1))
     assert certain(env.spec, [few]) == Certain()
+
+
+def test_what_hardly_varied_is_not_certain():
+    """A food that was in the same place in all rows but nineteen may well be eaten yet."""
+    env = Foraging(rows=8, columns=8, agents=2, foods=2, force_coop=True)
+    (data,) = ModelPlan(Centralised(), SETTINGS, env.spec).gather(episodes(env))
+    food, rows = slice(36, 44), jnp.arange(len(data.steps.state))[:, None]
+    for others in (LEAST_OTHERS - 1, LEAST_OTHERS):
+        there = jnp.where(rows < others, jnp.eye(8)[1], jnp.eye(8)[0])
+        state, after = (own.at[:, food].set(there) for own in (data.steps.state, data.steps.next_state))
+        steps = data.steps._replace(state=state, next_state=after)
+        assert (6 in certain(env.spec, [data._replace(steps=steps)]).dynamics) == (others == LEAST_OTHERS)
 
 
 def test_nothing_is_certain_where_classes_are_not_guessed():

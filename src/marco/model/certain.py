@@ -15,8 +15,8 @@ from marco.model.likelihoods import Layout
 from marco.model.rows import Data
 from marco.types import Feature, Spec, total_width
 
-LEAST_ROWS = 100
-"""From fewer nothing is certain."""
+LEAST_ROWS, LEAST_OTHERS = 100, 20
+"""From fewer rows, or fewer in which a feature is not as it mostly is, nothing is certain."""
 
 
 class Certain(NamedTuple):
@@ -47,7 +47,18 @@ def _of_one(spec: Spec, data: Data) -> tuple[Bool[np.ndarray, " F"], Bool[np.nda
     state = _classes(spec.state, np.asarray(data.timesteps.state)[:timesteps])
     copies = [any((one == own).all() for own in state.T) for one in shown.T]
     enough = steps >= LEAST_ROWS
-    return (now == then).all(0) & enough, np.array(copies, bool) & enough
+    stays = (now == then).all(0) & _varies(now)
+    return stays & enough, np.array(copies, bool) & _varies(shown) & enough
+
+
+def _varies(classes: Int[np.ndarray, "rows F"]) -> Bool[np.ndarray, " F"]:
+    """Which features were often enough not of the class that they mostly are.
+
+    One that hardly varied costs a small network, which is right at once. But it may well behave otherwise
+    when more was explored, and what is certain decides which programs are compiled.
+    """
+    most = [np.bincount(one).max(initial=0) for one in classes.T]
+    return len(classes) - np.array(most, int) >= LEAST_OTHERS
 
 
 def _classes(
