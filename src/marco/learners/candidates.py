@@ -69,6 +69,8 @@ class Imagined(NamedTuple):
     """The mean return in each member of the model."""
     deviation: Float[Array, "C S"]
     """The standard deviation of a single return."""
+    episodes: Int[ArrayLike, ""] = EVALUATION_EPISODES
+    """How many episodes each candidate played."""
 
     @property
     def mean(self) -> Float[np.ndarray, "C S"]:
@@ -78,7 +80,7 @@ class Imagined(NamedTuple):
     @property
     def standard_error(self) -> Float[np.ndarray, "C S"]:
         """That of the mean, by chance alone."""
-        return np.asarray(self.deviation, float) / EVALUATION_EPISODES**0.5
+        return np.asarray(self.deviation, float) / np.sqrt(np.asarray(self.episodes))
 
     @property
     def doubt(self) -> Float[np.ndarray, "C S"]:
@@ -90,7 +92,7 @@ class Imagined(NamedTuple):
         if (members := known.shape[-1]) == 1:
             return np.zeros(known.shape[:-1])
         there = np.isfinite(known).all(-1, keepdims=True)
-        chance = np.asarray(self.deviation, float) ** 2 * members / EVALUATION_EPISODES
+        chance = np.asarray(self.deviation, float) ** 2 * members / np.asarray(self.episodes)
         return np.sqrt(np.maximum(0.0, np.where(there, known, 0.0).var(-1, ddof=1) - chance))
 
     @property
