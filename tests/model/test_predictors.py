@@ -85,6 +85,16 @@ def test_a_feature_is_told_those_before_it_and_none_after_it(kind):
         assert (base.mean != earlier.mean).all()
 
 
+def test_what_enters_the_recurrent_network_is_the_feature_and_the_class_before_it():
+    """For the second of two features after class 2 of three: inputs 1 (of 2) and 2 + 2 (of 2 * 3) are on."""
+    network = one("recurrent", CLASSES, noise=0.5)
+    entries = network._entries()
+    for slot, before, on in ((0, 0, [0]), (0, 2, [0]), (1, 2, [1, 2 + 2]), (1, 0, [1, 2])):
+        row = jnp.zeros(2 + 2 * 3).at[jnp.array(on)].set(1.0)
+        expected = network.gru.from_input(jax.nn.relu(network.entry(row)))
+        np.testing.assert_allclose(entries[slot, before], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_chain_keeps_the_better_slots_of_two():
     """Slot 1 is mine, slots 0 and 2 the other's: so are what they say."""
     mine, other = one("chain", MIXED, seed=0), one("chain", MIXED, seed=1)

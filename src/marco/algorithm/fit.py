@@ -65,9 +65,23 @@ def of_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
+LARGE = 50e9
+"""Operations of a gradient step that keep a GPU busy; the paper's GRU of 500 units takes some 500e9."""
+
+
 @partial(program, static_argnames=("plan", "part"))
 def _fit_component(keys: Key[Array, " S"], data: Any, plan: ModelPlan, part: Part) -> Any:
-    return each(lambda key, rows: plan.fit_component(key, rows, part))(keys, data)
+    """All seeds at once; one after the other, where one is enough, unless they are on several devices.
+
+    Then they take the memory of one, and none waits for another that stops later.
+    """
+
+    def one(key: Array, rows: Any) -> Any:
+        return plan.fit_component(key, rows, part)
+
+    if plan.arithmetic(part) > LARGE and len(jax.devices()) == 1:
+        return jax.lax.map(lambda own: one(*own), (keys, data))
+    return each(one)(keys, data)
 
 
 @partial(jax.jit, static_argnames="plan")

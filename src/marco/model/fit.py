@@ -66,17 +66,39 @@ class ModelPlan:
     def sizes(self) -> dict[ComponentName, int]:
         """About how many numbers the training of each component keeps: weights, their copies, and a batch."""
         found = dict.fromkeys((name for _, name in self.components()), 0)
-        specs = self.view.model_specs(self.spec)
-        for index, name in self.components():
-            predictor, layout = self.config.predictor(name), self._layout(index, False, name)
-            width = len(self.config.inputs(specs[index]).numeric(name))
-            width += sum(block.width for block in guess_blocks(layout))
-            create = partial(create_predictor, predictor, size_in=width, layout=layout)
-            weights = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
-            batch = self.config.training_of(name).batch_size * (width + sum(predictor.hidden))
+        for part in self.components():
+            predictor, batch = self.config.predictor(part[1]), self.config.training_of(part[1]).batch_size
+            row = self._width(part) + sum(predictor.hidden)
+            if predictor.kind == "recurrent":  # gates, memories and their gradients, as measured
+                row = 9 * self._turns(part) * predictor.hidden[0]
             # The network, its gradient, two averages of the optimiser, the moving average, the best so far.
-            found[name] += predictor.members * (6 * weights + 2 * batch)
+            found[part[1]] += predictor.members * (6 * self._weights(part) + 2 * batch * row)
         return found
+
+    def arithmetic(self, part: Part) -> int:
+        """About how many floating-point operations a gradient step of a component takes."""
+        predictor, batch = self.config.predictor(part[1]), self.config.training_of(part[1]).batch_size
+        return 6 * self._weights(part) * self._turns(part) * batch * predictor.members
+
+    def _weights(self, part: Part) -> int:
+        """Those of one member."""
+        predictor, layout = self.config.predictor(part[1]), self._layout(part[0], False, part[1])
+        create = partial(create_predictor, predictor, size_in=self._width(part), layout=layout)
+        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
+
+    def _width(self, part: Part) -> int:
+        """The columns of its inputs."""
+        index, name = part
+        inputs = self.config.inputs(self.view.model_specs(self.spec)[index])
+        return len(inputs.numeric(name)) + sum(
+            block.width for block in guess_blocks(self._layout(index, False, name))
+        )
+
+    def _turns(self, part: Part) -> int:
+        """How many times its weights are used for a row."""
+        index, name = part
+        recurrent = self.config.predictor(name).kind == "recurrent"
+        return self._layout(index, False, name).num_categorical if recurrent else 1
 
     def fit_component(
         self, key: PRNGKeyArray, data: tuple[Data, ...], part: Part
