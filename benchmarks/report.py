@@ -68,6 +68,7 @@ def _marco_tables(results: Results) -> dict[str, str]:
                 "bridge-fresh",
             ),
             *("reference-default", "spread-default", "spread-two-cores"),
+            *("switch-seeds-100", "dectiger-fresh"),
         ),
         "marco_paper": marco.marco(results, "switch-paper", "switch-paper-50000-updates"),
         "marco_collectors": marco.marco(results, "bridge-team", "bridge-random"),
