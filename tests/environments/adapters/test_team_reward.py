@@ -63,8 +63,19 @@ def test_agents_that_are_paid_with_opposite_signs_are_named_once_with_the_cure(a
 
 def test_agents_that_are_paid_inversely_are_noticed_over_many_steps():
     world = toy(tamper=paid(lambda t: 9.0 + t, lambda t: 9.0 - t))
-    with pytest.warns(WorldWarning, match="in 0 of 20 steps .*, correlation -1.00"):
+    with pytest.warns(WorldWarning, match="in 0 of 25 steps .*, correlation -1.00"):
         play_on(world, 6)
+
+
+def test_two_that_walk_slowly_are_no_opponents():
+    """In two episodes of 25 steps one came nearer to its goal as the other went away: that is chance."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        walkers = TeamReward("team", ("a", "b"), "mean")
+        for _ in range(2):
+            for step in range(25):
+                walkers([-2.0 + 0.05 * step, -1.0 - 0.05 * step])
+            walkers.judge()
 
 
 def test_a_team_is_left_in_peace_and_so_is_who_has_chosen():

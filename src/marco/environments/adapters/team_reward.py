@@ -8,6 +8,8 @@ from marco.environments.user_code import warn
 
 CORRELATION, DOUBT = -0.2, 4.0
 """Rewards below this correlation are those of opponents, if it is so many standard errors from 0."""
+INDEPENDENT = 4
+"""How many steps of an episode count as independent, at most: places and rewards change slowly."""
 
 
 class TeamReward:
@@ -20,7 +22,7 @@ class TeamReward:
     def __init__(self, name: str, agents: tuple[str, ...], rule: RewardRule) -> None:
         self._name, self._agents, self._rule = name, agents, rule
         self._said = rule in agents
-        self._steps, count = 0, len(agents)
+        self._steps, self._episodes, count = 0, 0, len(agents)
         self._sums, self._products = np.zeros(count), np.zeros((count, count))
         self._opposed = np.zeros((count, count), int)
 
@@ -34,6 +36,7 @@ class TeamReward:
 
     def judge(self) -> None:
         """Say, at the end of an episode, if two agents were paid with opposite signs or inversely so far."""
+        self._episodes += 1
         if self._said or self._steps < 2:
             return
         means = self._sums / self._steps
@@ -42,7 +45,8 @@ class TeamReward:
         scale = np.outer(spread, spread)
         constant = scale <= 1e-12 * (1.0 + np.outer(abs(means), abs(means)))
         correlation = np.where(constant, 0.0, covariance / np.where(constant, 1.0, scale))
-        unlike = correlation < min(CORRELATION, -DOUBT / np.sqrt(self._steps))
+        independent = min(self._steps, INDEPENDENT * self._episodes)
+        unlike = correlation < min(CORRELATION, -DOUBT / np.sqrt(independent))
         suspects = unlike | ((self._opposed > 0) & (correlation <= 0.0))
         if not suspects.any():
             return
