@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from helpers.tiny_run import MODEL, SEEDS, WORLD, begin, phases, settings
+from marco.algorithm import planning
 from marco.algorithm.evidence import Evidence
 from marco.algorithm.planning import (
     HASTE,
     NODES,
     Plan,
+    PlansAhead,
     can_plan,
     no_plan,
     pays,
@@ -209,3 +211,22 @@ def follows(policy, episode):
         if not np.array_equal(np.argmax(chance, -1), episode.actions[t]):
             return False
     return True
+
+
+def test_plans_for_the_next_chunk_are_begun_after_the_fit_and_are_the_same(learned, monkeypatch):
+    """And a run that goes on after the fit, where none were begun, makes them then."""
+    env, episodes = learned
+    envs = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], env)
+    ahead, asked = PlansAhead(), (envs, [episodes], 2_000 * HASTE)
+    ahead.begin(750, *asked)
+    (begun,) = ahead.get(750, *asked)
+    made = []
+    monkeypatch.setattr(
+        planning, "planned_on_the_way", lambda *given: made.append(given) or planned_on_the_way(*given)
+    )
+    assert ahead.get(750, *asked)[0] is begun
+    assert not made
+    (now,) = ahead.get(800, *asked)
+    assert len(made) == 1
+    assert now.value == begun.value
+    assert jax.tree.all(jax.tree.map(np.array_equal, now.policy, begun.policy))

@@ -128,11 +128,13 @@ def test_the_change_of_a_class_is_an_input_of_its_own():
 
 
 def test_only_features_of_now_can_be_certain():
-    """A light that never varies, among two others; 120 steps of it."""
-    spec = with_frames(Spec("lights", AGENTS, (binary("dark"), binary("blinks")), 60), 3)
+    """A light that is off in one episode and on in the other, beside one that blinks; 60 steps of each."""
+    agents = (Agent("a", MOVES, (Continuous("place"),)), Agent("b", MOVES[:1], (Continuous("place"),)))
+    spec = with_frames(Spec("lights", agents, (binary("stays"), binary("blinks")), 60), 3)
+    stays, blinks = jnp.arange(2.0) * jnp.ones((61, 1)), jnp.arange(61.0)[:, None] % 2 * jnp.ones(2)
     episode = Episode(
-        observation=jnp.zeros((61, 2, 2, 5)),
-        state=jnp.stack([jnp.zeros((61, 2)), jnp.broadcast_to(jnp.arange(61.0)[:, None] % 2, (61, 2))], -1),
+        observation=jnp.zeros((61, 2, 2, 1)),
+        state=jnp.stack([stays, blinks], -1),
         available=jnp.ones((61, 2, 2, 6), bool),
         actions=jnp.zeros((60, 2, 2), jnp.int32),
         reward=jnp.zeros((60, 2)),

@@ -6,7 +6,7 @@ are trained at once (axis S). Everything real goes through `Marco.collect`.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -41,11 +41,11 @@ from marco.algorithm.limits import (
 )
 from marco.algorithm.offline import train_offline
 from marco.algorithm.planning import (
+    PlansAhead,
     evaluate_plans,
     pays,
     planned_beside,
     planned_collectors,
-    planned_on_the_way,
 )
 from marco.algorithm.state import MarcoState, Stream
 from marco.algorithm.trial import Trial, candidate_names
@@ -110,6 +110,7 @@ class Marco(Evidence):
     journal: Journal = NO_JOURNAL
     ended_early: bool = False
     """Whether the configuration is that of a run which ended before its budget was spent."""
+    plans_ahead: PlansAhead = field(default_factory=PlansAhead, compare=False)
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is compiled or played."""
@@ -137,8 +138,15 @@ class Marco(Evidence):
                 yield event, state
             ended.append(event)
             run = self.shortened(ended)
+            run.plan_ahead(phase, state)
         *_, last = phases(run.config)
         yield Event("done", last.iteration, last.samples, {}), state
+
+    def plan_ahead(self, phase: Phase, state: MarcoState) -> None:
+        """Begin to plan for the next chunk as soon as there is a model."""
+        samples, last = phase.samples, self.config.schedule[-1]
+        if phase.name == "fit" and samples < last and self.planner_collects(samples):
+            self.plans_ahead.begin(samples, state.model, self.episodes(samples), self.config.planning)
 
     def shortened(self, ended: Iterable[Event]) -> "Marco":
         """The same run, which ends earlier if the phases that have ended say so."""
@@ -217,7 +225,7 @@ class Marco(Evidence):
             return
         if self.planner_collects(before):
             real = self.episodes(before)
-            plans = planned_on_the_way(state.model, real, config.planning)
+            plans = self.plans_ahead.get(before, state.model, real, config.planning)
             half = before + int(config.team_share * (phase.samples - before))
             planned = np.where([pays(one, own) for one, own in zip(plans, real, strict=True)], half, before)
             yield planned_collectors(self.env.spec, plans, config.epsilon), planned
@@ -261,7 +269,8 @@ class Marco(Evidence):
         """What the planned teams earn in their tables, where that says when to stop."""
         if not self.config.until_gain_below or not self.plans(phase.samples):
             return {}
-        plans = planned_on_the_way(state.model, self.episodes(phase.samples), self.config.planning)
+        real = self.episodes(phase.samples)
+        plans = self.plans_ahead.get(phase.samples, state.model, real, self.config.planning)
         return {"planned_return": [None if one is None else one.value for one in plans]}
 
     def train_explorer(self, phase: Phase, state: MarcoState) -> Events:

@@ -113,6 +113,26 @@ def planned_on_the_way(envs: ModelEnvironment, episodes: Sequence[Episode], effo
     return [one if one is not None and one.optimal else None for one in found]
 
 
+class PlansAhead:
+    """`planned_on_the_way` for the next chunk, in a thread while the exploration policy is trained."""
+
+    def __init__(self) -> None:
+        self._samples, self._plans = 0, Future[list[Plan | None]]()
+
+    def begin(self, samples: int, envs: ModelEnvironment, episodes: Sequence[Episode], effort: int) -> None:
+        """Plan with the first `samples` of the data."""
+        thread = ThreadPoolExecutor(1)
+        self._samples, self._plans = samples, thread.submit(planned_on_the_way, envs, episodes, effort)
+        thread.shutdown(wait=False)
+
+    def get(
+        self, samples: int, envs: ModelEnvironment, episodes: Sequence[Episode], effort: int
+    ) -> list[Plan | None]:
+        """The plans that were begun; made now, if none were."""
+        begun = samples == self._samples
+        return self._plans.result() if begun else planned_on_the_way(envs, episodes, effort)
+
+
 def pays(plan: Plan | None, episodes: Episode) -> bool:
     """Whether a plan is to earn more than was earned so far, and not by chance: only then it collects.
 
