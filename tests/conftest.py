@@ -18,6 +18,8 @@ if version("jaxlib").startswith("0.10."):  # a flag that is not known ends the p
     # The older generator of code, in one piece: a third less of the processor's time.
     FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
+# Trees in two threads beside another worker of the tests wait for each other: six times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -65,28 +65,20 @@ class ModelPlan:
 
     def sizes(self) -> dict[ComponentName, int]:
         """About how many numbers the training of each component keeps: weights, their copies, and a batch."""
-        found = dict.fromkeys((name for _, name in self.components()), 0)
-        for part in self.components():
-            predictor, batch = self.config.predictor(part[1]), self.config.training_of(part[1]).batch_size
-            row = self._width(part) + sum(predictor.hidden)
-            if predictor.kind == "recurrent":  # gates, memories and their gradients, as measured
-                row = 9 * self._turns(part) * predictor.hidden[0]
-            # The network, its gradient, two averages of the optimiser, the moving average, the best so far.
-            found[part[1]] += predictor.members * (6 * self._weights(part) + 2 * batch * row)
-        return found
+        return dict(_sizes(self))
 
     def arithmetic(self, part: Part) -> int:
         """About how many floating-point operations a gradient step of a component takes."""
         predictor, batch = self.config.predictor(part[1]), self.config.training_of(part[1]).batch_size
-        return 6 * self._weights(part) * self._turns(part) * batch * predictor.members
+        return 6 * self.weights(part) * self.turns(part) * batch * predictor.members
 
-    def _weights(self, part: Part) -> int:
+    def weights(self, part: Part) -> int:
         """Those of one member."""
         predictor, layout = self.config.predictor(part[1]), self._layout(part[0], False, part[1])
-        create = partial(create_predictor, predictor, size_in=self._width(part), layout=layout)
+        create = partial(create_predictor, predictor, size_in=self.width(part), layout=layout)
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(create, jax.random.key(0))))
 
-    def _width(self, part: Part) -> int:
+    def width(self, part: Part) -> int:
         """The columns of its inputs."""
         index, name = part
         inputs = self.config.inputs(self.view.model_specs(self.spec)[index])
@@ -94,7 +86,7 @@ class ModelPlan:
             block.width for block in guess_blocks(self._layout(index, False, name))
         )
 
-    def _turns(self, part: Part) -> int:
+    def turns(self, part: Part) -> int:
         """How many times its weights are used for a row."""
         index, name = part
         recurrent = self.config.predictor(name).kind == "recurrent"
@@ -165,6 +157,20 @@ class ModelPlan:
             num_starts=jnp.asarray(data.num_starts),
             inputs=self.config.inputs(spec),
         )
+
+
+@lru_cache(maxsize=64)
+def _sizes(plan: ModelPlan) -> tuple[tuple[ComponentName, int], ...]:
+    """Networks are traced for it, half a second in all, and a sweep asks for every run."""
+    found = dict.fromkeys((name for _, name in plan.components()), 0)
+    for part in plan.components():
+        predictor, batch = plan.config.predictor(part[1]), plan.config.training_of(part[1]).batch_size
+        row = plan.width(part) + sum(predictor.hidden)
+        if predictor.kind == "recurrent":  # gates, memories and their gradients, as measured
+            row = 9 * plan.turns(part) * predictor.hidden[0]
+        # The network, its gradient, two averages of the optimiser, the moving average, the best so far.
+        found[part[1]] += predictor.members * (6 * plan.weights(part) + 2 * batch * row)
+    return tuple(found.items())
 
 
 def fit_model(key: PRNGKeyArray, plan: ModelPlan, data: tuple[Data, ...]) -> tuple[ModelEnvironment, Fits]:
