@@ -11,7 +11,7 @@ from marco.algorithm.presets import default_model
 from marco.environments.switch import Switch
 from marco.environments.tabular import from_tables
 from marco.model.config import FitConfig, PredictorConfig
-from marco.model.early_stopping import Examples, fit_ensemble
+from marco.model.early_stopping import Examples, _lesson, fit_ensemble
 from marco.model.environment import LearnedEnvironment
 from marco.model.likelihoods import Layout, Targets
 from marco.model.rows import REWARD_VALUES, gather, reward_values
@@ -38,6 +38,61 @@ def test_a_prize_won_eight_times_is_learned_among_rewards_of_very_many_values():
     expected = np.asarray(component.values.denormalise(said)).mean(axis=1)[:, 0]
     assert np.median((expected - price / 20)[won]) > 0.8
     assert np.abs(expected - rewards)[~won].mean() < 0.01
+
+
+def meetings(rows, key=5):
+    """Two walkers on 25 places, a treasure, three actions each: only who both take it beside it get it.
+
+    Three times, in the first thousand rows; later rows are of other meetings, for the test.
+    """
+    rng = np.random.default_rng(key)
+    where, act = rng.integers(0, 25, (rows, 3)), rng.integers(0, 3, (rows, 2))
+    got = np.zeros(rows, bool)
+    met = np.array([10, 400, 800])
+    where[met, 0], where[met, 1], act[met] = where[met, 2], where[met, 2], 2
+    got[met] = True
+    got |= (where[:, 0] == where[:, 2]) & (where[:, 1] == where[:, 2]) & (act == 2).all(-1)
+    keep = ~got
+    keep[met] = True
+    columns = [np.eye(25)[where].reshape(rows, -1), np.eye(3)[act].reshape(rows, -1)]
+    return np.concatenate(columns, -1)[keep].astype(np.float32), got[keep]
+
+
+def test_three_events_in_three_thousand_rows_are_fitted_by_the_default_and_not_without_its_care():
+    """To be sure where nothing happens costs much on the held-out events, and so nothing is learned."""
+    x, got = meetings(3_000)
+    targets = Targets(jnp.asarray(got[:, None], jnp.int32), jnp.zeros((len(x), 0)))
+    rows = Examples(jnp.asarray(x), targets, jnp.arange(len(x)), jnp.int32(len(x)))
+    assert got.sum() == 3
+    layout, networks = Layout((binary("treasure is gone"),)), PredictorConfig(members=5)
+    careful = default_model(Switch().spec).training
+    plain = replace(careful, surprises=0.0, most_nats=None, trained=0.0)
+    known = {}
+    for training in (careful, plain):
+        component, fit = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 81, networks, training)
+        said = jax.vmap(component.predict)(rows.x, targets.classes).log_probability
+        sure = np.exp(np.asarray(said)[:, :, 0, 1].T)  # members, rows
+        trained_on = ~np.asarray(fit.held_out) & got
+        known[training] = sure[trained_on].mean()
+        assert sure[:, ~got].mean() < 0.002
+    assert known[careful] > 0.15
+    assert known[plain] < 0.05
+
+
+def test_a_lesson_weighs_what_is_drawn_so_that_means_are_those_of_all_rows():
+    """Seven rows among ten places, one of which was badly missed: in nearly half the draws, for 1 in 7."""
+    number, surprise = 7, jnp.array([1.0, 1.0, 50.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0])
+    values, means, hard = jnp.arange(10.0) ** 2, [], []
+    for seed in range(200):
+        lesson = _lesson(jax.random.key(seed), surprise, jnp.int32(number), 0.5)
+        places, weights = (np.asarray(leaf)[:number] for leaf in lesson)
+        assert places.max() < number
+        means.append((weights * np.asarray(values)[places]).mean())
+        hard.append((places == 2).mean())
+    # 1/14 of the even half, and 50/56 of the other one.
+    np.testing.assert_allclose(np.mean(hard), 0.5 / 7 + 0.5 * 50 / 56, atol=0.02)
+    error = np.std(means) / np.sqrt(len(means))
+    np.testing.assert_allclose(np.mean(means), values[:number].mean(), atol=4 * error)
 
 
 def test_what_is_hard_to_learn_is_learned_beside_many_copies():

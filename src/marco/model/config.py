@@ -38,6 +38,17 @@ class FitConfig:
     beta: float = 0.0
     """The loss of a value is weighted by its predicted variance to this power, so that among values that
     share a network those which are easily predicted do not outweigh the others; 0 is the plain likelihood."""
+    surprises: float = 0.0
+    """The share of the draws that goes to rows by how badly their classes were predicted when last drawn.
+    Weights make up for it: rare events are in every batch, and count no more than they did."""
+    most_nats: float | None = None
+    """A held-out row counts as no worse than this, or than ln 2 more than by the frequencies of classes, if
+    that is more. Without a bound, events of which a few rows are known are not learned: to be sure where they
+    do not happen costs more on the held-out rows where they do, and nobody could know it, than it gains."""
+    trained: float = 0.0
+    """The weight in early stopping of what rows trained on miss, beside 1 of the loss on held-out rows: an
+    event that is not among these is seen there alone. Of such a row counts what it is worse than a chance of
+    one in ten, so that chance among few classes does not speak here: to know it by heart is no gain."""
     ema_decay: float = 0.98
     """The networks kept are exponential moving averages of those trained; 0 keeps the networks themselves."""
 
@@ -51,7 +62,8 @@ class FitConfig:
             min_steps_per_epoch=self.min_steps_per_epoch,
             patience=self.patience,
         )
-        for name, value in (("holdout", self.holdout), ("ema_decay", self.ema_decay)):
+        shares = {"holdout": self.holdout, "ema_decay": self.ema_decay, "surprises": self.surprises}
+        for name, value in shares.items():
             if not 0.0 <= value < 1.0:
                 raise ValueError(f"FitConfig: {name} must be at least 0 and below 1, got {value}.")
         check_not_negative(
@@ -60,6 +72,8 @@ class FitConfig:
             weight_decay=self.weight_decay,
             sparsity=self.sparsity,
             beta=self.beta,
+            most_nats=self.most_nats or 0.0,
+            trained=self.trained,
         )
         if self.holdout == 0.0:
             raise ValueError("FitConfig: holdout=0 leaves nothing to stop by: hold out a share of the rows.")

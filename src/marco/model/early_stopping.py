@@ -1,5 +1,6 @@
 """The training of one component: an ensemble in which every unit of every member is stopped on its own."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,11 +26,16 @@ LEAST_GAIN = 1e-3
 """In nats per row: a component that gains less over its floor has learned nothing."""
 
 
+UNLIKELY = math.log(10.0)
+"""In nats: a class that was given less than one chance in ten."""
+
+
 class ComponentFit(NamedTuple):
     """How a component's training went."""
 
     loss: Float[Array, "*members units"]
-    """The lowest held-out loss: nats per row; of continuous features half the log of their squared errors."""
+    """The held-out loss: nats per row, none counted as worse than `FitConfig.most_nats` allows; of continuous
+    features half the log of their squared errors."""
     floor: Float[Array, "*members units"]
     """The same loss of who knows the frequencies of the classes and the means of the values, and no more."""
     held_out: Bool[Array, "*members rows"]
@@ -98,6 +104,11 @@ def _scaling(x: Float[Array, "rows dimensions"], count: Int[Array, ""], scaled: 
     return Scaling(jnp.where(scaled, shift, 0.0), jnp.where(scaled, scale, 1.0))
 
 
+def _of_classes(table: Float[Array, "F K"], classes: Int[Array, "rows F"]) -> Float[Array, "rows F"]:
+    """The entry of each feature's class."""
+    return jnp.take_along_axis(table[None], classes[:, :, None], axis=-1)[:, :, 0]
+
+
 def _varies(x: Float[Array, "rows dimensions"], count: Int[Array, ""]) -> Bool[Array, " dimensions"]:
     """Which dimensions have more than one value in the true rows."""
     true = (jnp.arange(x.shape[0]) < count)[:, None]
@@ -118,6 +129,20 @@ def _seen(rows: Examples, layout: Layout) -> Array:
     return jnp.any(occurs & true[:, None, None], axis=0)
 
 
+class _TrainingMetrics(NamedTuple):
+    """Means over the rows trained on of late."""
+
+    nats: Float[Array, " F"]
+    missed: Float[Array, " F"]
+    """By how much rows are predicted worse than `UNLIKELY`."""
+
+
+def _training_metrics(nats: Float[Array, "batch F"], weights: Float[Array, " batch"]) -> _TrainingMetrics:
+    """Weighted means over a batch."""
+    each = (nats, jnp.maximum(nats - UNLIKELY, 0.0))
+    return _TrainingMetrics(*(jnp.mean(weights[:, None] * one, axis=0) for one in each))
+
+
 class _Progress(NamedTuple):
     """The training state of one member."""
 
@@ -134,13 +159,16 @@ class _Progress(NamedTuple):
     """Whether the input weights are still drawn to 0."""
     epoch: Int[Array, ""]
     steps: Int[Array, ""]
+    surprise: Float[Array, " rows"]
+    """How badly each row trained on was predicted when it was last drawn: a feature's usual nats are 1."""
+    trained: _TrainingMetrics
 
 
 class _HeldOutMetrics(NamedTuple):
     """Means over held-out rows."""
 
     nats: Float[Array, " F"]
-    """The negative log-likelihood of each categorical feature."""
+    """The negative log-likelihood of each categorical feature, none counted as more than the worst."""
     squared_error: Float[Array, " C"]
     squared_z: Float[Array, " C"]
     """The squared error over the predicted variance: 1, if the variance is calibrated."""
@@ -167,6 +195,30 @@ class _Subset(NamedTuple):
     number: Int[Array, ""]
 
 
+class _Lesson(NamedTuple):
+    """What an epoch trains on: a place among the rows trained on for each draw, and how much it weighs."""
+
+    places: Int[Array, " rows"]
+    weights: Float[Array, " rows"]
+
+
+def _lesson(
+    key: PRNGKeyArray, surprise: Float[Array, " rows"], number: Int[Array, ""], share: float
+) -> _Lesson:
+    """A `share` of the draws by surprise, the rest even; weights make up for it in the gradient.
+
+    An event of three rows in ten thousand is in one batch of thirty where draws are even: until it comes
+    again, the optimiser has forgotten it.
+    """
+    listed = jnp.arange(surprise.shape[0]) < number
+    surprise = jnp.where(listed, surprise + 1e-6, 0.0)
+    chance = jnp.where(listed, (1.0 - share) / number, 0.0) + share * surprise / surprise.sum()
+    # One row at every nth part of the whole: no row is drawn by chance less often than its due.
+    marks = (jnp.arange(surprise.shape[0]) + jax.random.uniform(key)) / number
+    places = jnp.minimum(jnp.searchsorted(jnp.cumsum(chance), marks, method="sort"), number - 1)
+    return _Lesson(places.astype(jnp.int32), 1.0 / (number * chance[places]))
+
+
 def _subset(mask: Bool[Array, " rows"]) -> _Subset:
     (rows,) = jnp.nonzero(mask, size=mask.size)
     return _Subset(rows.astype(jnp.int32), jnp.sum(mask, dtype=jnp.int32))
@@ -188,6 +240,9 @@ class _Training:
         key_network, key_split, key_boot, key_epochs = jax.random.split(key, 4)
         train_on, held_out = self._split(key_split)
         train, held, judged = _subset(train_on), _subset(held_out), self._judged(held_out)
+        frequency = self._frequency(train_on)
+        most = jnp.inf if self.config.most_nats is None else self.config.most_nats
+        worst = jnp.maximum(most, jnp.log(2.0) - frequency)
         if self.config.bootstrap:
             again = draw_below(key_boot, train.number, train.rows.shape)
             train = train._replace(rows=train.rows[again])
@@ -204,6 +259,8 @@ class _Training:
             sparse=jnp.full(units, self._sparse),
             epoch=jnp.int32(0),
             steps=jnp.int32(0),
+            surprise=jnp.ones(train.rows.shape),
+            trained=self._trained(network, train),
         )
 
         def going_on(progress: _Progress) -> Array:
@@ -211,22 +268,29 @@ class _Training:
 
         def one_epoch(progress: _Progress) -> _Progress:
             key_epoch = jax.random.fold_in(key_epochs, progress.epoch)
-            progress = self._evaluate(held, judged, self._train(key_epoch, train, progress))
+            progress = self._evaluate(held, worst, judged, self._train(key_epoch, train, progress))
             if self._sparse:
                 progress = self._relax(progress)
             return progress._replace(epoch=progress.epoch + 1)
 
-        progress = self._evaluate(held, judged, progress)  # the prior may be best
+        progress = self._evaluate(held, worst, judged, progress)  # the prior may be best
         # A unit of constants is right to the last digit, and need not be waited for.
         constant = progress.loss == 0.0
         stale = jnp.where(constant, self.config.patience, progress.stale)
         progress = progress._replace(stale=stale, sparse=progress.sparse & ~constant)
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
-        squared_z = self._held_out_metrics(progress.best, held).squared_z
-        correction = jnp.where(judged, jnp.log(jnp.maximum(squared_z, 1e-6)), 0.0)
+        metrics = self._held_out_metrics(progress.best, held, worst)
+        correction = jnp.where(judged, jnp.log(jnp.maximum(metrics.squared_z, 1e-6)), 0.0)
         best = progress.best.recalibrate_variance(correction)
-        floor = network.losses(self._floor(train_on, held_out, judged))
-        return best, ComponentFit(progress.loss, floor, held_out, progress.epoch, progress.steps)
+        loss = network.losses(_criterion(metrics.nats, metrics.squared_error, judged))
+        floor = network.losses(self._floor(frequency, held_out, judged))
+        return best, ComponentFit(loss, floor, held_out, progress.epoch, progress.steps)
+
+    def _trained(self, network: Predictor, train: _Subset) -> _TrainingMetrics:
+        """Of fresh weights, on a batch of the rows to train on."""
+        weights = jnp.ones(self.config.batch_size)
+        _, nats = self._loss(network, train.rows[jnp.arange(weights.size) % train.number], weights)
+        return _training_metrics(nats, weights)
 
     def _judged(self, held_out: Bool[Array, " rows"]) -> Bool[Array, " C"]:
         """The values that held-out rows can judge: those that vary there.
@@ -243,15 +307,18 @@ class _Training:
         # If there are none, all are judged: then nothing is learned, and that is said.
         return jnp.where(telling.any(), telling, self.varies)
 
-    def _floor(
-        self, train_on: Bool[Array, " rows"], held_out: Bool[Array, " rows"], judged: Bool[Array, " C"]
-    ) -> Float[Array, " slots"]:
-        """The criterion for the frequencies of classes among training rows, and for the means of values."""
-        targets = self.rows.targets
-        shown = targets.classes[:, :, None] == jnp.arange(self.layout.num_classes)
+    def _frequency(self, train_on: Bool[Array, " rows"]) -> Float[Array, "F K"]:
+        """The log of the frequencies of classes among training rows."""
+        shown = self.rows.targets.classes[:, :, None] == jnp.arange(self.layout.num_classes)
         count = jnp.sum(shown & train_on[:, None, None], axis=0) + jnp.where(self.seen, 0.5, 0.0)
-        frequency = jnp.log(jnp.maximum(count, 1e-9)) - jnp.log(count.sum(-1, keepdims=True))
-        each = jnp.sum(jnp.where(shown, frequency, 0.0), axis=-1)
+        return jnp.log(jnp.maximum(count, 1e-9)) - jnp.log(count.sum(-1, keepdims=True))
+
+    def _floor(
+        self, frequency: Float[Array, "F K"], held_out: Bool[Array, " rows"], judged: Bool[Array, " C"]
+    ) -> Float[Array, " slots"]:
+        """The criterion for the frequencies of classes, and for the means of values."""
+        targets = self.rows.targets
+        each = _of_classes(frequency, targets.classes)
         nats = -jnp.mean(each, axis=0, where=held_out[:, None])
         return _criterion(nats, jnp.mean(jnp.square(targets.values), axis=0, where=held_out[:, None]), judged)
 
@@ -268,10 +335,15 @@ class _Training:
         batch, inputs_vary = self.config.batch_size, _varies(self.rows.x, self.rows.number)
         steps = jnp.maximum(-(-train.number // batch), self.config.min_steps_per_epoch)
 
+        lesson = _Lesson(jnp.arange(train.rows.shape[0]), jnp.ones(train.rows.shape))
+        if self.config.surprises:
+            lesson = _lesson(key, progress.surprise, train.number, self.config.surprises)
+
         def one_step(index: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-            network, optimiser, average = carry
+            network, optimiser, average, surprise, trained = carry
             drawn = draw_below(jax.random.fold_in(key, index), train.number, (batch,))
-            gradient = jax.grad(self._loss)(network, train.rows[drawn])
+            places, weights = lesson.places[drawn], lesson.weights[drawn]
+            gradient, nats = jax.grad(self._loss, has_aux=True)(network, train.rows[places], weights)
             change, optimiser = self._optimiser.update(gradient, optimiser, network)
             network = optax.apply_updates(network, change)
             if self._sparse:
@@ -280,18 +352,30 @@ class _Training:
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))
-            average = jax.tree.map(lambda old, new: decay * old + (1.0 - decay) * new, average, network)
-            return network, optimiser, average
+            now = (network, _training_metrics(nats, weights))
+            average, trained = jax.tree.map(
+                lambda old, new: decay * old + (1.0 - decay) * new, (average, trained), now
+            )
+            surprise = surprise.at[places].set(jnp.sum(nats / (trained.nats + LEAST_GAIN), axis=-1))
+            return network, optimiser, average, surprise, trained
 
-        carry = (progress.network, progress.optimiser, progress.average)
-        network, optimiser, average = jax.lax.fori_loop(0, steps, one_step, carry)
+        carry = (progress.network, progress.optimiser, progress.average, progress.surprise, progress.trained)
+        network, optimiser, average, surprise, trained = jax.lax.fori_loop(0, steps, one_step, carry)
         return progress._replace(
-            network=network, optimiser=optimiser, average=average, steps=progress.steps + steps
+            network=network,
+            optimiser=optimiser,
+            average=average,
+            steps=progress.steps + steps,
+            surprise=surprise,
+            trained=trained,
         )
 
-    def _evaluate(self, held: _Subset, judged: Bool[Array, " C"], progress: _Progress) -> _Progress:
-        metrics = self._held_out_metrics(progress.average, held)
-        now = progress.average.losses(_criterion(metrics.nats, metrics.squared_error, judged))
+    def _evaluate(
+        self, held: _Subset, worst: Float[Array, "F K"], judged: Bool[Array, " C"], progress: _Progress
+    ) -> _Progress:
+        metrics = self._held_out_metrics(progress.average, held, worst)
+        nats = metrics.nats + self.config.trained * progress.trained.missed
+        now = progress.average.losses(_criterion(nats, metrics.squared_error, judged))
         better = now < progress.loss
         gained = now < progress.milestone - self.config.min_delta
         return progress._replace(
@@ -308,7 +392,9 @@ class _Training:
             sparse=progress.sparse & ~stopped, stale=jnp.where(stopped, 0, progress.stale)
         )
 
-    def _held_out_metrics(self, network: Predictor, held: _Subset) -> _HeldOutMetrics:
+    def _held_out_metrics(
+        self, network: Predictor, held: _Subset, worst: Float[Array, "F K"]
+    ) -> _HeldOutMetrics:
         """Means over the held-out rows, batch by batch."""
         batch = self.config.batch_size
 
@@ -320,6 +406,7 @@ class _Training:
             predicted = predict(self.rows.x[rows], targets.classes)
             squared = jnp.square(targets.values - predicted.mean)
             nats = negative_log_likelihood(predicted, targets, self.varies)[:, : self.layout.num_categorical]
+            nats = jnp.minimum(nats, _of_classes(worst, targets.classes))
             found = _HeldOutMetrics(nats, squared, squared * jnp.exp(-predicted.log_variance))
             counted = (places < held.number)[:, None]
             return jax.tree.map(lambda t, f: t + jnp.where(counted, f, 0.0).sum(0), total, found)
@@ -329,14 +416,18 @@ class _Training:
         total = jax.lax.fori_loop(0, -(-held.number // batch), one_batch, nothing)
         return jax.tree.map(lambda leaf: leaf / held.number, total)
 
-    def _loss(self, network: Predictor, rows: Int[Array, " batch"]) -> Float[Array, ""]:
+    def _loss(
+        self, network: Predictor, rows: Int[Array, " batch"], weights: Float[Array, " batch"]
+    ) -> tuple[Float[Array, ""], Float[Array, "batch F"]]:
+        """The weighted mean of the loss; and the nats of each row and categorical feature."""
         targets = jax.tree.map(lambda leaf: leaf[rows], self.rows.targets)
 
         def one(x: Array, classes: Array, values: Array) -> Array:
             predicted = network.predict(x, classes, self.seen)
             return negative_log_likelihood(predicted, Targets(classes, values), self.varies, self.config.beta)
 
-        return jax.vmap(one)(self.rows.x[rows], *targets).mean(axis=0).sum()
+        loss = jax.vmap(one)(self.rows.x[rows], *targets)
+        return (weights[:, None] * loss).mean(axis=0).sum(), loss[:, : self.layout.num_categorical]
 
     @property
     def _sparse(self) -> bool:
