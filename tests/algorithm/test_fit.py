@@ -35,7 +35,7 @@ def test_large_networks_are_fitted_seed_after_seed_and_come_out_the_same(collect
 def test_the_arithmetic_of_a_gradient_step_is_counted(collected):
     """Six operations a weight and row: forwards, and twice as many backwards; a GRU, for each feature."""
     plan = collected.plan()
-    weights = plan._weights((0, "dynamics"))
+    weights = plan.weights((0, "dynamics"))
     features = len(collected.env.spec.state)
     assert plan.arithmetic((0, "dynamics")) == 6 * weights * features * 16 * 2  # rows of a batch, members
-    assert plan.arithmetic((0, "reward")) == 6 * plan._weights((0, "reward")) * 16
+    assert plan.arithmetic((0, "reward")) == 6 * plan.weights((0, "reward")) * 16

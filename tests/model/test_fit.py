@@ -505,7 +505,8 @@ def test_where_held_out_rows_can_judge_nothing_that_is_said():
     training = _Training(rows, jnp.zeros((0, 1), bool), jnp.ones(1, bool), small(), layout, TRAINING)
     held = jnp.arange(600) >= 400
     assert training._judged(held).tolist() == [True]
-    assert float(training._floor(~held, held, training._judged(held))[0]) != 0.0
+    frequency = training._frequency(~held)
+    assert float(training._floor(frequency, held, training._judged(held))[0]) != 0.0
 
 
 def test_the_floor_of_classes_is_that_of_their_frequencies():
@@ -516,7 +517,7 @@ def test_the_floor_of_classes_is_that_of_their_frequencies():
     layout = Layout((Categorical("c", 3),))
     training = _Training(rows, seen, jnp.zeros(0, bool), small(), layout, TRAINING)
     held = jnp.arange(6) >= 4
-    floor = training._floor(~held, held, jnp.zeros(0, bool))
+    floor = training._floor(training._frequency(~held), held, jnp.zeros(0, bool))
     np.testing.assert_allclose(floor, [-0.5 * np.log(1.5 / 5.0) - 0.5 * np.log(3.5 / 5.0)], rtol=1e-6)
 
 
