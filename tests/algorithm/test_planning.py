@@ -111,14 +111,15 @@ HALF = {"samples": 210, "first_chunk": 150, "chunk": 60, "epsilon": 0.0, "team_s
 
 
 def test_without_a_plan_the_trained_team_is_tried(tmp_path):
-    """At first a tenth of a chunk; what it earned is told. Where planned ones collect, none is trained."""
+    """A tenth of a chunk, or more by promise; what it earned is told. Beside a planner none is trained."""
     config = settings(team_steps=40, **HALF | {"chunk": 60})
     found = {event.phase: (event, state) for event, state in phases(begin(tmp_path / "a", config))}
     (event, state), run = found["collect"], begin(tmp_path / "a", config)
-    assert run.team_until(1).tolist() == [156] * len(SEEDS)
+    assert run.team_until(1, np.full(len(SEEDS), -np.inf)).tolist() == [156] * len(SEEDS)
+    until = run.team_until(1, np.asarray(state.promised))
     for index, own in enumerate(run.episodes(210, since=150)):
         learner = jax.tree.map(lambda leaf, index=index: leaf[index], state.team.learner)
-        first = np.cumsum(np.asarray(own.mask).sum(0)) <= 6
+        first = np.cumsum(np.asarray(own.mask).sum(0)) <= until[index] - 150
         each = [jax.tree.map(lambda leaf, b=b: leaf[:, b], own) for b in np.flatnonzero(first)]
         assert len(each) >= 2
         assert all(follows(config.team.greedy(learner), one) for one in each)
@@ -129,14 +130,18 @@ def test_without_a_plan_the_trained_team_is_tried(tmp_path):
     assert all("model_steps" not in event.metrics for event, _ in planned if event.phase == "team")
 
 
-@pytest.mark.parametrize(("earned", "until"), [(1.0, 240), (0.0, 216)])
-def test_a_team_that_earns_more_gets_its_share_of_the_next_chunk(earned, until):
+@pytest.mark.parametrize(
+    ("earned", "promised", "until"),
+    [(1.0, -np.inf, 240), (0.0, -np.inf, 216), (0.0, 0.5, 240), (0.0, 0.0, 216)],
+)
+def test_a_team_gets_its_share_of_the_next_chunk_if_it_earns_more_or_is_to(earned, promised, until):
     """Half of 60 samples instead of a tenth. The first 6 of the last chunk were the team's: two episodes."""
     config = settings(team_steps=40, samples=270, first_chunk=150, chunk=60, team_share=0.5)
     dataset = Dataset(None, WORLD.spec, 1)
     for number, reward in ((50, 0.0), (2, earned), (18, 0.0)):
         dataset.append(whole_episodes(number, reward))
-    assert Evidence(WORLD, config, (3,), dataset).team_until(2).tolist() == [until]
+    found = Evidence(WORLD, config, (3,), dataset).team_until(2, np.array([promised]))
+    assert found.tolist() == [until]
 
 
 def whole_episodes(count, reward):

@@ -111,8 +111,8 @@ def test_the_networks_predict_only_what_is_now():
     s, a = stacked(spec, small_episode())[1], jnp.array([5, 1])
     before, after = inputs.before_step(s, a), inputs.after_step(s, a, s)
     assert before.shape == (len(inputs.numeric("dynamics")),)
-    # What is past in s' is known of s: beside (s, a) only the 5 columns of now are seen.
-    assert after.shape == (len(inputs.numeric("reward")),) == (before.size + 5,)
+    # What is past in s' is known of s: beside (s, a) the 5 columns of now, and which of 2 classes changed.
+    assert after.shape == (len(inputs.numeric("reward")),) == (before.size + 5 + 2,)
     # Classes are 0 or 1; the place was 1 and is 2, and before the start it did not move.
     np.testing.assert_array_equal(before[:15], [2, 0, 1, 0, 1, -1, 1, 0, 0, 0, 0, 1, 0, 0, 0])
 

@@ -45,17 +45,21 @@ def test_differences_and_offsets_by_hand():
     """Agent 0 in row 5, column 1, food in row 4, column 3: one below, and two to the left.
 
     Rows differ by 1 (the fourth of five columns), columns by -2 (the first). What is 6 away is just far.
+    After the 25 offsets come those of them that are turned or mirrored into each other: (0, 0), (0, 1),
+    (0, 2), (1, 1), (1, 2) and (2, 2).
     """
     features = (*place("agent 0"), *place("food 0"))
     relations = Relations(features)
     assert relations.pairs.tolist() == [[0, 2], [1, 3]]
     assert relations.offsets.tolist() == [[0, 1]]
-    assert relations.width == 2 * 5 + 25
+    assert relations.width == 2 * 5 + 25 + 6
     columns = relations(row(features, 5, 1, 4, 3))
-    assert np.flatnonzero(columns).tolist() == [3, 5 + 0, 10 + 3 * 5 + 0]
+    assert np.flatnonzero(columns).tolist() == [3, 5 + 0, 10 + 3 * 5 + 0, 35 + 4]
+    assert np.flatnonzero(relations(row(features, 3, 3, 4, 5))).tolist()[-1] == 35 + 4
+    assert np.flatnonzero(relations(row(features, 4, 4, 4, 5))).tolist()[-1] == 35 + 1
     assert np.flatnonzero(relations(row(features, 5, 1, 4, 7))).tolist() == [3]
     both = jnp.stack([row(features, 5, 1, 4, 7), row(features, 0, 0, 0, 0)])
-    assert np.flatnonzero(relations(both)[1]).tolist() == [2, 5 + 2, 10 + 2 * 5 + 2]
+    assert np.flatnonzero(relations(both)[1]).tolist() == [2, 5 + 2, 10 + 2 * 5 + 2, 35]
 
 
 def test_only_like_features_of_more_than_two_classes_are_compared():
@@ -102,12 +106,22 @@ def test_relations_are_inputs_of_every_component_if_asked_for():
     spec = Spec("field", (agent,), features, horizon=3)
     plain, related = Inputs(spec), Inputs(spec, relations=True)
     s, a = row(features, 5, 1, 4, 7), jnp.array([2], jnp.int32)
-    assert related.state(s).shape == (32 + 35,)
-    assert related.after_step(s, a, s).shape == (2 * 67 + 5,)
+    assert related.state(s).shape == (32 + 41,)
+    assert related.after_step(s, a, s).shape == (2 * 73 + 5 + 4,)
     for name in ("dynamics", "reward", "available"):
         extra = len(related.numeric(name)) - len(plain.numeric(name))
-        assert extra == 35 * (2 if name == "reward" else 1)
+        assert extra == (2 * 41 + 4 if name == "reward" else 41)
         assert not any(related.numeric(name))
+
+
+def test_which_classes_have_changed_is_an_input_of_reward_and_termination():
+    """The food has gone: of four classes, rows and columns of an agent and a food, the last two changed."""
+    features = (*place("agent 0"), *place("food 0"))
+    spec = Spec("field", (Agent("0", (ActionComponent("eat", 2),), ()),), features, horizon=3)
+    related, a = Inputs(spec, relations=True), jnp.array([1], jnp.int32)
+    s, after = row(features, 5, 1, 4, 7), row(features, 5, 1, 0, 0)
+    assert related.after_step(s, a, after)[-4:].tolist() == [0, 0, 1, 1]
+    assert Inputs(spec).after_step(s, a, after).shape == (2 * 32 + 2,)
 
 
 COUNTER = Categorical("hour", 12, blank=True)

@@ -23,7 +23,7 @@ from marco.reproduction.cells import (
     cell_named,
     cells_of,
 )
-from marco.reproduction.measure import PAIRS, Curve, _changes, measure
+from marco.reproduction.measure import PAIRS, Curve, _changes
 from marco.reproduction.statistics import (
     Interval,
     difference,
@@ -247,23 +247,41 @@ def run_marco(monkeypatch, capsys):
 QUICKLY = ["reproduce", "all", "--quick", "--seeds", "2"]
 
 
-def test_a_study_runs_draws_and_goes_on(run_marco, tmp_path):
-    """Interrupted after its first cell; then it goes on, draws, and redraws without running."""
-    out = ["--out", str(tmp_path / "found")]
-    only = ["switch-default-1000", "switch-free-paper", "tabular-recycling-random"]
-    run_marco(*QUICKLY, *out, "--no-draw", "--only", only[1])
-    first = (tmp_path / "found" / "cells" / f"{only[1]}.csv").read_bytes()
-    shown = run_marco(*QUICKLY, *out, "--only", *only)
-    assert "3 cells, 2 to run." in shown
-    assert (tmp_path / "found" / "cells" / f"{only[1]}.csv").read_bytes() == first
+def test_a_study_that_was_stopped_goes_on_and_draws(run_marco, tmp_path, monkeypatch):
+    """Stopped between the checkpoint of a phase and its rows, it goes on, draws, and redraws without running.
+
+    No row is there twice, and what was finished is not run again.
+    """
+    out, kept = ["--out", str(tmp_path / "found")], Curve.add
+    only = ["switch-free-paper", "bridge-paper", "tabular-recycling-random"]
+    cells = [tmp_path / "found" / "cells" / f"{name}.csv" for name in only]
+
+    def die(self, event, state):
+        if event.phase == "team" and event.over:
+            raise KeyboardInterrupt
+        kept(self, event, state)
+
+    monkeypatch.setattr(Curve, "add", die)
+    with pytest.raises(KeyboardInterrupt):
+        run_marco(*QUICKLY, *out, "--no-draw", "--only", *only)
+    assert [path.exists() for path in cells] == [True, False, False]
+    first = cells[0].read_bytes()
+    monkeypatch.setattr(Curve, "add", kept)
+    assert "3 cells, 2 to run." in run_marco(*QUICKLY, *out, "--only", *only)
+    assert cells[0].read_bytes() == first
+    rows = read(cells[1]).rows
+    assert [row.phase for row in rows].count("team") == 2
+    assert [row.phase for row in rows].count("done") == 2
+    assert all(row.pairs and row.r50 is not None for row in rows if row.phase == "team")
     text = (tmp_path / "found.md").read_text()
     assert "these numbers mean nothing" in text
     assert {path.stem for path in (tmp_path / "found" / "figures").glob("*.png")} >= {"results", "tabular"}
     tasks = json.loads((tmp_path / "found" / "marl-eval.json").read_text())["marco"]
-    run = tasks["switch"]["switch-default-1000"]["seed_1"]
+    run = tasks["bridge"]["bridge-paper"]["seed_1"]
     assert run["absolute_metrics"]["return"] == run[f"step_{len(run) - 2}"]["return"]
     run_marco(*QUICKLY, *out, "--no-run")
     assert (tmp_path / "found.md").read_text() == text
+    assert read(cells[1]).rows == rows
 
 
 def test_cells_side_by_side_are_as_one_after_the_other(run_marco, tmp_path):
@@ -274,29 +292,6 @@ def test_cells_side_by_side_are_as_one_after_the_other(run_marco, tmp_path):
     for name in only[2:]:
         one, two = (read(tmp_path / out / "cells" / f"{name}.csv").rows for out in ("one", "two"))
         assert one == two
-
-
-def test_a_run_that_was_stopped_before_it_was_measured_is_measured(tmp_path, monkeypatch):
-    """Killed between the checkpoint of a phase and its rows, and run again at the end: no row twice."""
-    cell = cell_named("bridge-paper")
-    kept = Curve.add
-
-    def die(self, event, state):
-        if event.phase == "team" and event.over:
-            raise KeyboardInterrupt
-        kept(self, event, state)
-
-    monkeypatch.setattr(Curve, "add", die)
-    with pytest.raises(KeyboardInterrupt):
-        measure(cell, (0, 1), tmp_path, True, lambda line: None)
-    monkeypatch.setattr(Curve, "add", kept)
-    measure(cell, (0, 1), tmp_path, True, lambda line: None)
-    rows = read(tmp_path / "cells" / "bridge-paper.csv").rows
-    assert [row.phase for row in rows].count("team") == 2
-    assert [row.phase for row in rows].count("done") == 2
-    assert all(row.pairs and row.r50 is not None for row in rows if row.phase == "team")
-    measure(cell, (0, 1), tmp_path, True, lambda line: None)
-    assert read(tmp_path / "cells" / "bridge-paper.csv").rows == rows
 
 
 def test_the_pairs_that_are_met_are_of_all_timesteps(tmp_path):

@@ -29,6 +29,9 @@ from marco.simulators.pool import Simulators, Task
 from marco.trees import row_of
 from marco.types import Episode, Spec
 
+EXACT = 1e-6
+"""Values closer than this are the same."""
+
 BROKEN = 0.25
 """A promise is broken by this share of the range of real returns."""
 
@@ -223,6 +226,17 @@ def earns_more(team: Float[np.ndarray, " a"], others: Float[np.ndarray, " b"]) -
         return False
     squared_error = sum(own.var(ddof=1) / len(own) for own in (team, others))
     return bool(team.mean() - others.mean() > 2.0 * np.sqrt(squared_error))
+
+
+def promises_more(value: float, earned: Float[np.ndarray, " whole"]) -> bool:
+    """Whether a value is above the mean of what was earned, and not by the chance of these few returns.
+
+    As long as no reward was met, the best team is worth nothing, and to follow it is to look for nothing.
+    """
+    if len(earned) < 2:
+        return False
+    by_chance = 2.0 * earned.std(ddof=1) / np.sqrt(len(earned))
+    return bool(value - earned.mean() > max(by_chance, EXACT))
 
 
 def whole_return(episodes: Episode) -> float | None:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from marco.algorithm.collect import earns_more, whole_return, whole_returns
+from marco.algorithm.collect import earns_more, promises_more, whole_return, whole_returns
 from marco.algorithm.config import MarcoConfig
 from marco.algorithm.descriptions import Descriptions
 from marco.algorithm.fit import model_like, stack_data
@@ -146,26 +146,29 @@ class Evidence:
             only_collects and self.plans(samples) and few_enough(self.spec(samples), self.episodes(samples))
         )
 
-    def team_until(self, iteration: int) -> Int[np.ndarray, " S"]:
+    def team_until(self, iteration: int, promised: Float[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
         """Up to which sample the team so far, trained in the model, collects in a chunk.
 
-        A few episodes of it are tried in every chunk. It gets all its share where those before earned more
-        than what else was collected: a team that has learned nothing yet only repeats itself.
+        A few episodes of it are tried in every chunk. It gets all its share where it is `promised` more in
+        the model than was earned so far, or where it earned more in the last chunk than all before it: a team
+        that has learned nothing yet only repeats itself. A promise that is kept is a reward found; one that
+        is broken is where the model has most to learn.
         """
         before, end = self.config.schedule[iteration - 1 : iteration + 1]
-        most, pays = self.config.team_share, np.zeros(len(self.seeds), bool)
+        earned = [whole_returns(own) for own in self.episodes(before)]
+        pays = [promises_more(one, own) for one, own in zip(promised.tolist(), earned, strict=True)]
         if iteration > 1:
-            earlier, until = self.config.schedule[iteration - 2], self.team_until(iteration - 1)
-            pays = np.array(
-                [self._pays(index, earlier, own, before) for index, own in enumerate(until.tolist())]
-            )
+            last = self.config.schedule[iteration - 2]
+            pays = [one or self._earned_more(seed, last, before) for seed, one in enumerate(pays)]
+        most = self.config.team_share
         return before + (np.where(pays, most, min(TRIED, most)) * (end - before)).astype(int)
 
-    def _pays(self, index: int, begin: int, until: int, end: int) -> bool:
-        """Whether a team earned more up to `until` than others did from there to the end of a chunk."""
-        if not begin < until < end:
+    def _earned_more(self, seed: int, begin: int, end: int) -> bool:
+        """Whether the team so far, tried at the begin of a chunk, earned more than all before it."""
+        tried = begin + int(min(TRIED, self.config.team_share) * (end - begin))
+        if tried == begin:
             return False
-        own, others = self.dataset.episodes(index, until, begin), self.dataset.episodes(index, end, until)
+        own, others = self.dataset.episodes(seed, tried, begin), self.dataset.episodes(seed, begin)
         return earns_more(whole_returns(own), whole_returns(others))
 
     def keys(self, iteration: int, stream: Stream) -> Key[Array, " S"]:

@@ -232,7 +232,7 @@ class Marco(Evidence):
         if self.trains_teams(before):
             view, spec = self.view(before), self.env.spec
             policy = collectors("team", config, spec, view, state.team, state.explorer)
-            yield policy, self.team_until(phase.iteration)
+            yield policy, self.team_until(phase.iteration, np.asarray(state.promised))
 
     def fit(self, phase: Phase, state: MarcoState) -> Events:
         """Line 6: fit the model to all of D, from scratch."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from marco.algorithm.collect import whole_returns
+from marco.algorithm.collect import promises_more, whole_returns
 from marco.checks import cores
 from marco.environments.enumeration import padded
 from marco.learners.candidates import Best
@@ -44,9 +44,6 @@ UNLIKELY = 0.01
 
 HASTE = 10
 """For a chunk of data the planner searches so many times shorter than for the last team."""
-
-EXACT = 1e-6
-"""Values closer than this are the same."""
 
 
 class Plan(NamedTuple):
@@ -134,15 +131,8 @@ class PlansAhead:
 
 
 def pays(plan: Plan | None, episodes: Episode) -> bool:
-    """Whether a plan is to earn more than was earned so far, and not by chance: only then it collects.
-
-    As long as no reward was met, the best plan is worth nothing, and to follow it is to look for nothing.
-    """
-    earned = whole_returns(episodes)
-    if plan is None or len(earned) < 2:
-        return False
-    by_chance = 2.0 * earned.std(ddof=1) / np.sqrt(len(earned))
-    return bool(plan.value - earned.mean() > max(by_chance, EXACT))
+    """Whether a plan is to earn more than was earned so far: only then it collects."""
+    return plan is not None and promises_more(plan.value, whole_returns(episodes))
 
 
 def _plan_all(

@@ -158,10 +158,13 @@ class _Progress(NamedTuple):
     sparse: Bool[Array, " units"]
     """Whether the input weights are still drawn to 0."""
     epoch: Int[Array, ""]
+    """Epochs trained; -1 before the prior was evaluated, which may be best."""
     steps: Int[Array, ""]
     surprise: Float[Array, " rows"]
     """How badly each row trained on was predicted when it was last drawn: a feature's usual nats are 1."""
     trained: _TrainingMetrics
+    metrics: "_HeldOutMetrics"
+    """Of the best of each unit."""
 
 
 class _HeldOutMetrics(NamedTuple):
@@ -257,10 +260,11 @@ class _Training:
             milestone=jnp.full(units, jnp.inf),
             stale=jnp.zeros(units, jnp.int32),
             sparse=jnp.full(units, self._sparse),
-            epoch=jnp.int32(0),
+            epoch=jnp.int32(-1),
             steps=jnp.int32(0),
             surprise=jnp.ones(train.rows.shape),
-            trained=self._trained(network, train),
+            trained=self._untrained(),
+            metrics=self._unknown(),
         )
 
         def going_on(progress: _Progress) -> Array:
@@ -271,26 +275,29 @@ class _Training:
             progress = self._evaluate(held, worst, judged, self._train(key_epoch, train, progress))
             if self._sparse:
                 progress = self._relax(progress)
-            return progress._replace(epoch=progress.epoch + 1)
+            # A unit of constants is right to the last digit, and need not be waited for.
+            constant = (progress.epoch < 0) & (progress.loss == 0.0)
+            stale = jnp.where(constant, self.config.patience, progress.stale)
+            return progress._replace(
+                stale=stale, sparse=progress.sparse & ~constant, epoch=progress.epoch + 1
+            )
 
-        progress = self._evaluate(held, worst, judged, progress)  # the prior may be best
-        # A unit of constants is right to the last digit, and need not be waited for.
-        constant = progress.loss == 0.0
-        stale = jnp.where(constant, self.config.patience, progress.stale)
-        progress = progress._replace(stale=stale, sparse=progress.sparse & ~constant)
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
-        metrics = self._held_out_metrics(progress.best, held, worst)
+        metrics = progress.metrics
         correction = jnp.where(judged, jnp.log(jnp.maximum(metrics.squared_z, 1e-6)), 0.0)
         best = progress.best.recalibrate_variance(correction)
         loss = network.losses(_criterion(metrics.nats, metrics.squared_error, judged))
         floor = network.losses(self._floor(frequency, held_out, judged))
         return best, ComponentFit(loss, floor, held_out, progress.epoch, progress.steps)
 
-    def _trained(self, network: Predictor, train: _Subset) -> _TrainingMetrics:
-        """Of fresh weights, on a batch of the rows to train on."""
-        weights = jnp.ones(self.config.batch_size)
-        _, nats = self._loss(network, train.rows[jnp.arange(weights.size) % train.number], weights)
-        return _training_metrics(nats, weights)
+    def _unknown(self) -> _HeldOutMetrics:
+        values = jnp.zeros(self.layout.num_values)
+        return _HeldOutMetrics(jnp.zeros(self.layout.num_categorical), values, values)
+
+    def _untrained(self) -> _TrainingMetrics:
+        """Of fresh weights, to which all classes that were seen are equally likely."""
+        nats = jnp.log(jnp.maximum(jnp.sum(self.seen, axis=-1), 1))
+        return _TrainingMetrics(nats, jnp.maximum(nats - UNLIKELY, 0.0))
 
     def _judged(self, held_out: Bool[Array, " rows"]) -> Bool[Array, " C"]:
         """The values that held-out rows can judge: those that vary there.
@@ -334,6 +341,7 @@ class _Training:
     def _train(self, key: PRNGKeyArray, train: _Subset, progress: _Progress) -> _Progress:
         batch, inputs_vary = self.config.batch_size, _varies(self.rows.x, self.rows.number)
         steps = jnp.maximum(-(-train.number // batch), self.config.min_steps_per_epoch)
+        steps = jnp.where(progress.epoch < 0, 0, steps)  # the prior is evaluated by the same code
 
         lesson = _Lesson(jnp.arange(train.rows.shape[0]), jnp.ones(train.rows.shape))
         if self.config.surprises:
@@ -380,10 +388,21 @@ class _Training:
         gained = now < progress.milestone - self.config.min_delta
         return progress._replace(
             best=progress.average.choose(better, progress.best),
+            metrics=self._of_best(better, metrics, progress),
             loss=jnp.where(better, now, progress.loss),
             milestone=jnp.where(gained, now, progress.milestone),
             stale=jnp.where(gained, 0, progress.stale + 1),
         )
+
+    def _of_best(
+        self, better: Bool[Array, " units"], now: _HeldOutMetrics, progress: _Progress
+    ) -> _HeldOutMetrics:
+        """Those of now, for what units that are better now predict."""
+        slots = jnp.eye(self.layout.num_slots)
+        new = better.astype(jnp.float32) @ jax.vmap(progress.best.losses)(slots).T > 0.5
+        classes, values = new[: self.layout.num_categorical], jnp.any(new[self.layout.num_categorical :])
+        chosen = _HeldOutMetrics(classes, values, values)
+        return jax.tree.map(jnp.where, chosen, now, progress.metrics)
 
     def _relax(self, progress: _Progress) -> _Progress:
         """A unit that is sparse and has stopped goes on without: shrunk weights are a little too small."""
@@ -411,9 +430,7 @@ class _Training:
             counted = (places < held.number)[:, None]
             return jax.tree.map(lambda t, f: t + jnp.where(counted, f, 0.0).sum(0), total, found)
 
-        values = jnp.zeros(self.layout.num_values)
-        nothing = _HeldOutMetrics(jnp.zeros(self.layout.num_categorical), values, values)
-        total = jax.lax.fori_loop(0, -(-held.number // batch), one_batch, nothing)
+        total = jax.lax.fori_loop(0, -(-held.number // batch), one_batch, self._unknown())
         return jax.tree.map(lambda leaf: leaf / held.number, total)
 
     def _loss(

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from marco.model.codes import Block
 from marco.model.frames import present, timesteps
+from marco.model.likelihoods import Layout
 from marco.model.relations import Relations
 from marco.types import Categorical, Continuous, Feature, Spec, action_table, blocks
 
@@ -60,10 +61,12 @@ class Inputs:
     def after_step(
         self, s: Float[Array, "*batch S"], a: Int[Array, "*batch N"], next_s: Float[Array, "*batch S"]
     ) -> Float[Array, "*batch in"]:
-        """(s, a, s'), of the reward and the termination."""
+        """(s, a, s'), of the reward and the termination; with relations also which classes have changed."""
         now = self._present
         after = next_s[..., : now.spec.state_width]  # what is past in s' is in (s, a)
-        return jnp.concatenate([self.state(s), self._actions(a), now.state(after)], axis=-1)
+        return jnp.concatenate(
+            [self.state(s), self._actions(a), now.state(after), self._changed(s, after)], axis=-1
+        )
 
     def numeric(self, name: ComponentName) -> tuple[bool, ...]:
         """Which dimensions of a component's inputs are continuous, and have to be normalised."""
@@ -77,7 +80,20 @@ class Inputs:
             case "dynamics" | "observation":
                 return self._state_blocks + self._action_blocks
             case _:
-                return self._state_blocks + self._action_blocks + self._present._state_blocks
+                changed = [Block(1)] * self._num_changes
+                return self._state_blocks + self._action_blocks + self._present._state_blocks + changed
+
+    def _changed(
+        self, s: Float[Array, "*batch S"], after: Float[Array, "*batch present"]
+    ) -> Float[Array, "*batch classes"]:
+        """1 for each class of the state that is another one now."""
+        now = Layout(self._now)
+        before, then = (now.class_numbers(row[..., : after.shape[-1]]) for row in (s, after))
+        return (before != then).astype(s.dtype)[..., : self._num_changes]
+
+    @property
+    def _num_changes(self) -> int:
+        return Layout(self._now).num_categorical if self.relations else 0
 
     @cached_property
     def _present(self) -> "Inputs":

@@ -23,6 +23,16 @@ MOST_COLUMNS = 1_000
 """They grow with the square of the features: where they would be more, there are fewer, or none."""
 
 
+def _ways() -> Float[np.ndarray, "WIDTH WIDTH ways"]:
+    """Offsets that are turned or mirrored into each other are equally far away."""
+    steps = np.sort(np.abs(np.stack(np.meshgrid(*[np.arange(-REACH, REACH + 1)] * 2))), axis=0)
+    each, which = np.unique(steps.reshape(2, -1), axis=1, return_inverse=True)
+    return np.eye(each.shape[1], dtype=np.float32)[which].reshape(WIDTH, WIDTH, -1)
+
+
+WAYS = _ways()
+
+
 @dataclass(frozen=True)
 class Relations:
     """Differences between the classes of any two features of one kind, as one-hot columns from -2 to 2.
@@ -53,7 +63,8 @@ class Relations:
     @property
     def blocks(self) -> list[Block]:
         """Every difference is a code, and every offset."""
-        return [Block(WIDTH)] * len(self.pairs) + [Block(WIDTH**2)] * len(self.offsets)
+        offsets = len(self.offsets)
+        return [Block(WIDTH)] * len(self.pairs) + [Block(WIDTH**2)] * offsets + [Block(len(WAYS.T))] * offsets
 
     def __call__(self, s: Float[Array, "*batch S"]) -> Float[Array, "*batch width"]:
         """The columns of a state."""
@@ -66,8 +77,9 @@ class Relations:
         gap = classes[..., self.pairs[:, 0]] - classes[..., self.pairs[:, 1]]
         hot = (gap[..., None] == jnp.arange(-REACH, REACH + 1)).astype(classes.dtype)
         offset = hot[..., self.offsets[:, 0], :, None] * hot[..., self.offsets[:, 1], None, :]
+        away = jnp.einsum("...ij,ijk->...k", offset, WAYS)
         shape = (*classes.shape[:-1], -1)
-        return jnp.concatenate([hot.reshape(shape), offset.reshape(shape)], axis=-1)
+        return jnp.concatenate([code.reshape(shape) for code in (hot, offset, away)], axis=-1)
 
     @cached_property
     def pairs(self) -> Int[np.ndarray, "pairs 2"]:
@@ -80,7 +92,7 @@ class Relations:
     def offsets(self) -> Int[np.ndarray, "offsets 2"]:
         """The two differences of every offset."""
         found = self._offsets
-        columns = WIDTH * len(self.pairs) + WIDTH**2 * len(found)
+        columns = WIDTH * len(self.pairs) + (WIDTH**2 + WAYS.shape[-1]) * len(found)
         return found if columns <= MOST_COLUMNS else found[:0]
 
     @cached_property
