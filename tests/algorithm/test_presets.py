@@ -99,14 +99,13 @@ def test_rare_rewards_get_patience_and_long_episodes_fewer_refits():
     assert (reference.samples, reference.chunk) == (20_000, 5_000)
 
 
-def test_numbers_get_wider_networks_and_many_inputs_sparse_ones():
-    """19 inputs of the dynamics of switch, 101 of those of reference, 89 of the reward of bridge."""
+def test_numbers_get_wider_networks_and_all_are_sparse_at_first():
     switch, bridge, reference = (MarcoConfig.preset("default", s).model for s in (SWITCH, BRIDGE, REFERENCE))
     assert [m.dynamics.hidden[0] for m in (switch, bridge, reference)] == [64, 64, 128]
     assert [m.reward.hidden[0] for m in (switch, bridge, reference)] == [64, 64, 128]
-    assert [m.training.sparsity for m in (switch, bridge, reference)] == [0.0, 0.0, 0.1]
-    assert [m.reward.training.sparsity for m in (switch, bridge, reference)] == [0.0, 0.0, 0.1]
     for model in (switch, bridge, reference):
+        names = ("dynamics", "reward", "observation", "termination")
+        assert [model.training_of(name).sparsity for name in names] == [0.3] * 4
         assert (model.distances, model.relations, model.changes) == (True, True, True)
         assert model.dynamics.kind == model.observation.kind == "chain"
     paper = MarcoConfig.preset("paper", SWITCH).model

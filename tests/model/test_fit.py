@@ -196,12 +196,11 @@ def test_overfitting_is_stopped_early(fitted):
     assert (report.loss <= np.log(STATES) + 1e-6).all()
 
 
-@pytest.mark.parametrize(("name", "learned"), [("reward", True), ("dynamics", False)])
-def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are(name, learned):
-    """It takes a try, seldom made, and three things at once: trained as the dynamics are it is missed.
+@pytest.mark.parametrize("name", ["reward", "dynamics"])
+def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned(name):
+    """It takes a try, seldom made, and three things at once.
 
-    Of sixteen members trained as rewards are, three or four miss it too, by what they hold out: the median of
-    five is asked.
+    A few members miss it, by what they hold out: the median of five is asked.
     """
     rng, steps = np.random.default_rng(0), 6_000
     x = (rng.random((steps, 8)) < 0.4).astype(np.float32)
@@ -216,7 +215,7 @@ def test_a_prize_won_seven_times_in_six_thousand_steps_is_learned_as_rewards_are
     component, _ = fit_ensemble(jax.random.key(0), rows, layout, (False,) * 8, five, training)
     said = jax.vmap(lambda x: component.predict(x, jnp.zeros(1, jnp.int32)))(rows.x[tried])
     prize = np.exp(said.log_probability[:, :, 0, 2])
-    assert (np.median(prize[won[tried]].mean(axis=0)) > 0.8) == learned
+    assert np.median(prize[won[tried]].mean(axis=0)) > 0.8
     assert prize[~won[tried]].mean() < 0.05
 
 

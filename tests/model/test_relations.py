@@ -13,7 +13,7 @@ from marco.model.early_stopping import Examples, fit_ensemble
 from marco.model.inputs import Inputs
 from marco.model.likelihoods import Layout, Targets
 from marco.model.predictors import create_predictor
-from marco.model.relations import MOST_COLUMNS, Habits, Relations, thing_and_attribute
+from marco.model.relations import MANY_COLUMNS, MOST_COLUMNS, WIDTH, Habits, Relations, thing_and_attribute
 from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, binary
 
 
@@ -24,7 +24,9 @@ from marco.types import ActionComponent, Agent, Categorical, Continuous, Spec, b
         ("food_12_column", "food_12", "column"),
         ("goal 1", "1", "goal "),
         ("agent 1: food 0 row", "agent 1: food 0", "row"),
-        ("position of Ann", "position of Ann", ""),
+        ("food row", "food", "row"),
+        ("position of Ann", "position of", "Ann"),
+        ("door", "door", ""),
         ("7", "7", ""),
         ("", "", ""),
     ],
@@ -35,6 +37,11 @@ def test_numbers_in_names_tell_things_apart(name, thing, attribute):
 
 def place(name, size=8):
     return (Categorical(f"{name} row", size), Categorical(f"{name} column", size))
+
+
+def field(name, rows=8, columns=9):
+    """Rows and columns differ in number, so that only like ones can be compared."""
+    return (Categorical(f"{name} row", rows), Categorical(f"{name} column", columns))
 
 
 def row(features, *classes):
@@ -48,7 +55,7 @@ def test_differences_and_offsets_by_hand():
     After the 25 offsets come those of them that are turned or mirrored into each other: (0, 0), (0, 1),
     (0, 2), (1, 1), (1, 2) and (2, 2).
     """
-    features = (*place("agent 0"), *place("food 0"))
+    features = (*field("agent 0"), *field("food 0"))
     relations = Relations(features)
     assert relations.pairs.tolist() == [[0, 2], [1, 3]]
     assert relations.offsets.tolist() == [[0, 1]]
@@ -100,14 +107,29 @@ def test_many_things_have_differences_only_and_very_many_none():
     assert fifteen(state).shape == (0,)
 
 
+def test_few_features_are_compared_whatever_they_are_called():
+    """Four of eight classes have six pairs. Offsets are of like attributes alone: rows and columns."""
+    relations = Relations((*place("agent 0"), *place("food")))
+    assert relations.pairs.tolist() == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    assert relations.offsets.tolist() == [[1, 4]]
+
+
+def test_where_pairs_are_many_those_of_one_attribute_are_compared_and_who_has_none_with_all():
+    """Five places have 45 pairs, and 20 of like attributes; "home" is with each of the ten."""
+    places = tuple(f for i in range(5) for f in place(f"agent {i}"))
+    assert 45 * WIDTH > MANY_COLUMNS
+    assert len(Relations(places).pairs) == 20
+    assert len(Relations((*places, Categorical("home", 8))).pairs) == 30
+
+
 def test_relations_are_inputs_of_every_component_if_asked_for():
-    features = (*place("agent 0"), *place("food 0"))
+    features = (*field("agent 0"), *field("food 0"))
     agent = Agent("0", (ActionComponent("move", 5),), (binary("seen"),))
     spec = Spec("field", (agent,), features, horizon=3)
     plain, related = Inputs(spec), Inputs(spec, relations=True)
     s, a = row(features, 5, 1, 4, 7), jnp.array([2], jnp.int32)
-    assert related.state(s).shape == (32 + 41,)
-    assert related.after_step(s, a, s).shape == (2 * 73 + 5 + 4,)
+    assert related.state(s).shape == (34 + 41,)
+    assert related.after_step(s, a, s).shape == (2 * 75 + 5 + 4,)
     for name in ("dynamics", "reward", "available"):
         extra = len(related.numeric(name)) - len(plain.numeric(name))
         assert extra == (2 * 41 + 4 if name == "reward" else 41)

@@ -267,8 +267,10 @@ BETA = 0.5
 """Half-way between the likelihood (0), by which hard values are never learned beside easy ones, and squared
 errors (1), by which easy ones are never learned precisely."""
 
-MANY_INPUTS = 100
-"""Columns beyond which networks are sparse at first."""
+SPARSITY = 0.3
+"""Networks begin sparse, and find which inputs are of use: a rule of three columns is else drowned by chance
+in what else was seen with it. From 3,000 random samples of `reference` 0.04 of the variance of the reward is
+unexplained instead of 0.19 (seed 0)."""
 
 MOST_CHAINED = 2_000_000
 """Weights of the input layers of a chain: they grow with the square of the features."""
@@ -284,17 +286,16 @@ def default_model(spec: Spec) -> ModelConfig:
     times in 10,000 steps of foraging, got a chance of 0.00 even on the rows that were trained on.
     """
     inputs = Inputs(spec, distances=True, relations=True)
-    before, after = (
-        0.1 if len(inputs.numeric(name)) > MANY_INPUTS else 0.0 for name in ("dynamics", "reward")
-    )
     careful = FitConfig(
-        min_delta=3e-4, sparsity=before, beta=BETA, surprises=0.5, most_nats=log(100.0), trained=0.25
+        min_delta=3e-4, sparsity=SPARSITY, beta=BETA, surprises=0.5, most_nats=log(100.0), trained=0.25
     )
-    patient = replace(careful, patience=20, min_delta=1e-4, sparsity=after)
+    patient = replace(careful, patience=20, min_delta=1e-4)
     return ModelConfig(
         dynamics=_networks(inputs, "dynamics", 5),
         reward=replace(_networks(inputs, "reward", 5), training=patient),
-        observation=replace(_networks(inputs, "observation", 1), training=patient),
+        observation=replace(
+            _networks(inputs, "observation", 1), training=replace(patient, learning_rate=4e-3)
+        ),
         termination=replace(_networks(inputs, "termination", 5), training=patient),
         available=PredictorConfig("factored", (64, 64), members=1),
         training=careful,

@@ -30,6 +30,15 @@ UNLIKELY = math.log(10.0)
 """In nats: a class that was given less than one chance in ten."""
 
 
+RELAXED, LEAST_SPARSITY = 0.3, 0.05
+"""A unit that gains nothing any more is drawn to 0 by so much less, and not at all below the second."""
+
+
+CERTAIN, PRECISE = 3e-5, 1e-7
+"""Classes are all but right if they are predicted within so many nats, values if their squared error is below
+this share of their variance."""
+
+
 class ComponentFit(NamedTuple):
     """How a component's training went."""
 
@@ -155,8 +164,8 @@ class _Progress(NamedTuple):
     """The loss at the last gain of at least `min_delta`."""
     stale: Int[Array, " units"]
     """Epochs since then."""
-    sparse: Bool[Array, " units"]
-    """Whether the input weights are still drawn to 0."""
+    sparsity: Float[Array, " units"]
+    """How strongly the input weights are still drawn to 0."""
     epoch: Int[Array, ""]
     """Epochs trained; -1 before the prior was evaluated, which may be best."""
     steps: Int[Array, ""]
@@ -259,7 +268,7 @@ class _Training:
             loss=jnp.full(units, jnp.inf),
             milestone=jnp.full(units, jnp.inf),
             stale=jnp.zeros(units, jnp.int32),
-            sparse=jnp.full(units, self._sparse),
+            sparsity=self._sparsity(network),
             epoch=jnp.int32(-1),
             steps=jnp.int32(0),
             surprise=jnp.ones(train.rows.shape),
@@ -275,12 +284,7 @@ class _Training:
             progress = self._evaluate(held, worst, judged, self._train(key_epoch, train, progress))
             if self._sparse:
                 progress = self._relax(progress)
-            # A unit of constants is right to the last digit, and need not be waited for.
-            constant = (progress.epoch < 0) & (progress.loss == 0.0)
-            stale = jnp.where(constant, self.config.patience, progress.stale)
-            return progress._replace(
-                stale=stale, sparse=progress.sparse & ~constant, epoch=progress.epoch + 1
-            )
+            return progress._replace(epoch=progress.epoch + 1)
 
         progress = jax.lax.while_loop(going_on, one_epoch, progress)
         metrics = progress.metrics
@@ -298,6 +302,13 @@ class _Training:
         """Of fresh weights, to which all classes that were seen are equally likely."""
         nats = jnp.log(jnp.maximum(jnp.sum(self.seen, axis=-1), 1))
         return _TrainingMetrics(nats, jnp.maximum(nats - UNLIKELY, 0.0))
+
+    def _sparsity(self, network: Predictor) -> Float[Array, " units"]:
+        """Less where values share a network: the gradient of one that is hard is a small part of all."""
+        slots = np.ones(self.layout.num_slots, np.float32)
+        slots[self.layout.num_categorical :] = self.layout.num_values
+        share = 1.0 / jnp.sqrt(network.losses(jnp.asarray(slots)))
+        return self.config.sparsity * share if self._sparse else jnp.zeros_like(share)
 
     def _judged(self, held_out: Bool[Array, " rows"]) -> Bool[Array, " C"]:
         """The values that held-out rows can judge: those that vary there.
@@ -355,8 +366,8 @@ class _Training:
             change, optimiser = self._optimiser.update(gradient, optimiser, network)
             network = optax.apply_updates(network, change)
             if self._sparse:
-                by = self.config.sparsity * self.config.learning_rate
-                network = network.shrink_inputs(jnp.where(progress.sparse, by, 0.0), inputs_vary)
+                by = progress.sparsity * self.config.learning_rate
+                network = network.shrink_inputs(by, inputs_vary)
             # A shorter average at first, which does not remember the random weights of the start.
             done = progress.steps + index
             decay = jnp.minimum(self.config.ema_decay, done / (done + 10.0))
@@ -386,13 +397,23 @@ class _Training:
         now = progress.average.losses(_criterion(nats, metrics.squared_error, judged))
         better = now < progress.loss
         gained = now < progress.milestone - self.config.min_delta
+        known = progress.average.losses(self._open(nats, metrics.squared_error, judged)) == 0.0
         return progress._replace(
             best=progress.average.choose(better, progress.best),
             metrics=self._of_best(better, metrics, progress),
             loss=jnp.where(better, now, progress.loss),
             milestone=jnp.where(gained, now, progress.milestone),
-            stale=jnp.where(gained, 0, progress.stale + 1),
+            stale=jnp.where(known, self.config.patience, jnp.where(gained, 0, progress.stale + 1)),
+            sparsity=jnp.where(known, 0.0, progress.sparsity),
         )
+
+    def _open(
+        self, nats: Float[Array, " F"], squared_error: Float[Array, " C"], judged: Bool[Array, " C"]
+    ) -> Float[Array, " slots"]:
+        """1 for what may still gain something: a unit that is all but right need not be waited for."""
+        classes, values = nats > CERTAIN, jnp.any(judged & (squared_error > PRECISE))
+        found = jnp.append(classes, values) if squared_error.size else classes
+        return found.astype(jnp.float32)
 
     def _of_best(
         self, better: Bool[Array, " units"], now: _HeldOutMetrics, progress: _Progress
@@ -405,10 +426,12 @@ class _Training:
         return jax.tree.map(jnp.where, chosen, now, progress.metrics)
 
     def _relax(self, progress: _Progress) -> _Progress:
-        """A unit that is sparse and has stopped goes on without: shrunk weights are a little too small."""
-        stopped = progress.sparse & (progress.stale >= self.config.patience)
+        """A unit that is sparse and has stopped goes on with less: shrunk weights are a little too small."""
+        stopped = (progress.sparsity > 0.0) & (progress.stale >= self.config.patience)
+        less = progress.sparsity * RELAXED
+        less = jnp.where(less < LEAST_SPARSITY, 0.0, less)
         return progress._replace(
-            sparse=progress.sparse & ~stopped, stale=jnp.where(stopped, 0, progress.stale)
+            sparsity=jnp.where(stopped, less, progress.sparsity), stale=jnp.where(stopped, 0, progress.stale)
         )
 
     def _held_out_metrics(

@@ -22,6 +22,9 @@ from marco.types import Feature, total_width
 MOST_COLUMNS = 1_000
 """They grow with the square of the features: where they would be more, there are fewer, or none."""
 
+MANY_COLUMNS = 120
+"""Up to so many columns features are compared whatever they are called."""
+
 
 def _ways() -> Float[np.ndarray, "WIDTH WIDTH ways"]:
     """Offsets that are turned or mirrored into each other are equally far away."""
@@ -37,10 +40,12 @@ WAYS = _ways()
 class Relations:
     """Differences between the classes of any two features of one kind, as one-hot columns from -2 to 2.
 
-    Features are of one kind if they have the same classes, more than two, and are the same of different
-    things: "agent 0 row" and "food 1 row". Two things that share several kinds have an *offset* for each two
-    of them, the pair of differences as one class: what is one row above, in the same column. A network learns
-    a rule about two columns (the offset, and the action) from a tenth of the data that it needs for three.
+    Features are of one kind if they have the same classes, more than two. Where such pairs are many, they
+    have to be the same of different things, too, by their names: "agent 0 row" and "food row"; a name that
+    tells nothing of that may be anything. Two things that share several attributes have an *offset* for each
+    two of them, the pair of differences as one class: what is one row above, in the same column. A network
+    learns a rule about two columns (the offset, and the action) from a tenth of the data that it needs for
+    three.
 
     Of a state with a memory, features of the present stand to each other, and each to what it was before: a
     velocity is a difference, too.
@@ -97,10 +102,23 @@ class Relations:
 
     @cached_property
     def _pairs(self) -> Int[np.ndarray, "pairs 2"]:
-        """Those of the present."""
-        kinds = [(f.size, f.labels, thing_and_attribute(f.name)[1]) for f in self.layout.categorical]
-        alike = [pair for pair in combinations(self._many_classes, 2) if kinds[pair[0]] == kinds[pair[1]]]
-        return np.array(alike, int).reshape(-1, 2)
+        """Those of the present: of all with the same classes; where these are many, of one attribute."""
+        kinds = [(f.size, f.labels) for f in self.layout.categorical]
+        pairs = [two for two in combinations(self._many_classes, 2) if kinds[two[0]] == kinds[two[1]]]
+        if WIDTH * len(pairs) > MANY_COLUMNS:
+            pairs = [two for two in pairs if self._alike(*two)]
+        return np.array(pairs, int).reshape(-1, 2)
+
+    def _alike(self, one: int, other: int) -> bool:
+        """Whether two features may be the same of different things, as far as their names tell."""
+        first, second = self._attributes[one], self._attributes[other]
+        return first is None or second is None or first == second
+
+    @cached_property
+    def _attributes(self) -> list[str | None]:
+        """What each feature is of its thing; None if nothing else is that of another."""
+        named = [(f.size, f.labels, thing_and_attribute(f.name)[1]) for f in self.layout.categorical]
+        return [own[-1] if own[-1] and named.count(own) > 1 else None for own in named]
 
     @cached_property
     def _changes(self) -> Int[np.ndarray, "pairs 2"]:
@@ -129,8 +147,12 @@ class Relations:
             one, other = self.pairs[pair]
             return things[one], things[other]
 
-        # Of few classes a network learns the pairs by itself.
-        many = [pair for pair, (one, _) in enumerate(self.pairs) if features[one].size > REACH + 1]
+        def of_places(pair: int) -> bool:
+            """Of few classes a network learns the pairs by itself."""
+            one, other = (self._attributes[place] for place in self.pairs[pair])
+            return features[self.pairs[pair][0]].size > REACH + 1 and one is not None and one == other
+
+        many = [pair for pair in range(len(self.pairs)) if of_places(pair)]
         groups = groupby(sorted(many, key=between), key=between)
         found = [two for (one, other), pairs in groups if one != other for two in combinations(pairs, 2)]
         return np.array(found, int).reshape(-1, 2)
@@ -234,11 +256,13 @@ def _class_numbers(features: tuple[Feature, ...], x: Float[Array, "*rows in"]) -
 def thing_and_attribute(name: str) -> tuple[str, str]:
     """What a feature is about, and what of it, by its name: numbers tell things apart.
 
-    "agent 0 row" is the row of agent 0, "goal 1" the goal of 1. A name without a number is a thing's own.
+    "agent 0 row" is the row of agent 0, "goal 1" the goal of 1. In a name without a number the last word is
+    the attribute, if there are others: "food row".
     """
     before, after = re.fullmatch(r"(.*\d+)?[\W_]*(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
     if before is None:
-        return name, ""
+        words = re.fullmatch(r"(.*[^\W_])[\W_]+(.*)", name, re.DOTALL)
+        return (words[1], words[2]) if words else (name, "")
     if after:
         return before, after
     attribute, number = re.fullmatch(r"(.*?)(\d+)", before, re.DOTALL).groups()  # type: ignore[union-attr]
